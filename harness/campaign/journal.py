@@ -116,12 +116,15 @@ def _named(folder: Path) -> bytes:
 
 
 def other_systems(folder: Path, system_id: str) -> list[str]:
-    """The other systems for which steps were made last; earlier journals name none."""
+    """The other systems for which steps were made last; earlier journals name none.
+
+    A step that is still missing has made nothing, as where no server answered.
+    """
     named, of_step = "", dict[str, str]()
     for event in history(folder):
         if event["event"] == "opened":
             named = str(event.get("system_id", ""))
-        elif event["event"] == "ended":
+        elif event["event"] == "ended" and event.get("state") != "missing":
             of_step[str(event["step"])] = named
     return sorted({*of_step.values()} - {"", system_id})
 

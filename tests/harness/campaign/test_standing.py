@@ -494,11 +494,19 @@ def test_other_addresses_than_those_of_the_runs_are_named(tmp_path, url, said):
 def test_runs_in_the_name_of_another_system_are_named_before_the_first_run(
     tmp_path, monkeypatch, capsys, more
 ):
-    """The file was copied for another system, and `results` with it; a run that is made again is its own."""
+    """The file was copied for another system, and `results` with it; a run that is made again is its own.
+
+    One that was refused, as where no server answers, has left no run.
+    """
     campaign = campaign_of(tmp_path, "offline = { target_qps = 9.0 }\n")
     monkeypatch.setattr(campaign_command, "require_complete", lambda campaign: None)
-    ending = {"step": "gpt-oss-120b/offline/performance"}
-    monkeypatch.setattr(_Walk, "run", lambda walk: walk.journal.write(event="ended", **ending) or 0)
+
+    def one_step(walk):
+        state = "missing" if walk.campaign.info.system_id == "typo" else "done"
+        walk.journal.write(event="ended", step="gpt-oss-120b/offline/performance", state=state)
+        return 0
+
+    monkeypatch.setattr(_Walk, "run", one_step)
 
     def said(system, **more):
         text = campaign.file.read_text().replace('"box"', f'"{system}"')
@@ -507,7 +515,7 @@ def test_runs_in_the_name_of_another_system_are_named_before_the_first_run(
         return capsys.readouterr().out
 
     box = f"{campaign.results} has runs of box, which count as those of crate, the system_id now: "
-    assert "has runs of" not in said("box") + said("box")
+    assert "has runs of" not in said("typo") + said("box") + said("box")
     assert box in said("crate", **more)
     if not more:
         assert "has runs of" not in said("crate")
