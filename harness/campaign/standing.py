@@ -357,5 +357,6 @@ def _test(campaign: Campaign, step: Step) -> Standing:
     outcome = RunOutcome(step.folder, record, compliance=found)
     words = ("PASS" if found.passed else "FAIL", measured)
     counts = (found.passed and outcome.official) or not campaign.strict
-    text = ", ".join(filter(None, words)) + outcome.mark
+    result = ", ".join(filter(None, words)) + outcome.mark
+    text = ", ".join(filter(None, (result, other_url(campaign, step, record))))
     return Standing("done" if counts else "lost", text, record)

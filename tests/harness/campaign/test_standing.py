@@ -210,6 +210,9 @@ def test_only_an_official_pass_of_a_test_counts(tmp_path, name, text, state):
     write_logs(step.folder / PERFORMANCE, step.folder / ACCURACY)
     (step.folder / name).write_text(f"Mean output tokens: 1300\n{text}")
     assert standing(campaign, step).state == state
+    moved = campaign_of(tmp_path, "servers.url = 'http://b:1'\noffline = { target_qps = 9.0 }\n")
+    (there,) = [one for one in steps_of(moved) if one.test == "TEST09"]
+    assert standing(moved, there).text.endswith(", url is now http://b:1") == (state != "incomplete")
     other = structs.replace(ENDED.settled, dataset_sha256="0" * 64)
     run_as_asked(step, step.folder / COMPLIANCE_RUN, settled=other)
     assert standing(campaign, step).state == "other"
