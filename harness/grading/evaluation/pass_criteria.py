@@ -204,7 +204,7 @@ def _extra_module_warnings(evaluation: Evaluation) -> Iterator[str]:
         and (grade := sample.grades.get(GradingMode.OFFICIAL))
         and grade.correct
     )
-    found = Counter(name for code in passed for name in packages.unofficial(code or ""))
+    found = Counter(name for code in passed for name in packages.extra_modules(code or ""))
     if found:
         counts = ", ".join(f"{name} {count}" for name, count in found.most_common())
         yield (

@@ -39,8 +39,8 @@ def absent_module(detail: str) -> str | None:
     return found[1]
 
 
-def unofficial(code: str) -> set[str]:
-    """The installed packages that a program imports and the official environment is not known to have."""
+def extra_modules(code: str) -> set[str]:
+    """The installed modules that a program imports and the official environment is not known to have."""
     return {name for name in _IMPORTED.findall(code) if name in _installed()} - OFFICIAL.keys()
 
 

@@ -8,7 +8,7 @@ from harness.grading.sandbox.tiers import (
     Tier,
     candidates,
     refusal,
-    require_limits,
+    require_program_limits,
     sandbox,
     unsupported,
 )
@@ -56,7 +56,7 @@ def choose_sandbox(allow_unsandboxed: bool) -> Sandbox:
     Raises GradingError with the reason against each tier where none does, unless that is allowed; with the
     reason against that where no program runs at all, or where this process may use less than a program.
     """
-    require_limits()
+    require_program_limits()
     reasons: dict[Tier, str] = {}
     for tier in candidates():
         reasons[tier] = why_not(tier)

@@ -90,7 +90,7 @@ def sandbox(tier: Tier, memory: int = MEMORY_LIMIT) -> Sandbox:
     return build[tier](_limits(memory))
 
 
-def require_limits() -> None:
+def require_program_limits() -> None:
     """Raise GradingError where this process may use less than a program: a right one would fail."""
     for which, least, unit, flag in _GRANTED:
         hard = resource.getrlimit(which)[1]
