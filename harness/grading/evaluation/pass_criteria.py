@@ -204,11 +204,12 @@ def _extra_module_warnings(evaluation: Evaluation) -> Iterator[str]:
         and (grade := sample.grades.get(GradingMode.OFFICIAL))
         and grade.correct
     )
-    found = Counter(name for code in passed for name in packages.extra_modules(code or ""))
+    found = [extra for code in passed if (extra := packages.extra_modules(code or ""))]
     if found:
-        counts = ", ".join(f"{name} {count}" for name, count in found.most_common())
+        by_name = Counter(name for extra in found for name in sorted(extra))
+        counts = ", ".join(f"{name} {count}" for name, count in by_name.most_common())
         yield (
-            f"{counted(found.total(), 'program')} passed with modules that are installed here, and that the "
+            f"{counted(len(found), 'program')} passed with modules that are installed here, and that the "
             f"official environment is not known to have, so that its score may be lower: {counts}"
         )
 

@@ -373,11 +373,12 @@ def test_programs_that_pass_with_a_package_of_this_machine_alone_are_a_warning(e
     """The official evaluator of b66003e1 has mpmath, and fails a program that imports msgspec."""
     index = programs()[0]
     right = right_answer(references()[index])
-    with_packages = right.replace("```python\n", "```python\nimport mpmath\nimport msgspec\n")
+    imports = "import mpmath\nimport msgspec\nimport httptools\n"
+    with_packages = right.replace("```python\n", f"```python\n{imports}")
     result = evaluate(ids=outputs({index: with_packages}))
     assert result.code == 0
     (line,) = (line for line in warned(result).splitlines() if "not known to have" in line)
-    assert line.endswith(": msgspec 1") and line in result.stderr
+    assert "1 program passed" in line and line.endswith(": httptools 1, msgspec 1") and line in result.stderr
     assert "not known to have" not in warned(evaluate(ids=outputs()))
 
 
