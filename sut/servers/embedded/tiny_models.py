@@ -83,11 +83,6 @@ def tiny_model(name: str, cache_dir: Path) -> EmbeddedModel:
     recipe = _RECIPES[name]
     path = cache_dir.absolute() / f"{name}-v{recipe.version}.gguf"
     _require_packages()
-    if path.exists() and not os.access(path, os.R_OK):
-        raise ConfigError(
-            f"{path}: another user wrote this model, and this one may not read it; let the owner run "
-            f"chmod a+r {shlex.quote(str(path))}"
-        )
     try:
         if not path.exists():
             _write_once(path, recipe.write)
@@ -97,6 +92,11 @@ def tiny_model(name: str, cache_dir: Path) -> EmbeddedModel:
             f"{path}: cannot write the model {name} ({recipe.megabytes} MB): {error.strerror or error}; "
             + ("free some space" if full else "let this user write there, or export XDG_CACHE_HOME=FOLDER")
         ) from error
+    if not os.access(path, os.R_OK):
+        raise ConfigError(
+            f"{path}: another user wrote this model, and this one may not read it; let the owner run "
+            f"chmod a+r {shlex.quote(str(path))}"
+        )
     return EmbeddedModel(name, path)
 
 

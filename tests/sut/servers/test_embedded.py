@@ -1,5 +1,6 @@
 """The embedded engine against the real llama.cpp: the model's vocabulary, its life and its death."""
 
+import errno
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 
 import httpx
@@ -178,6 +180,15 @@ def test_a_model_that_another_user_wrote_under_a_strict_umask_names_the_remedy(t
     (tmp_path / "tiny-gpt-oss-v1.gguf").write_bytes(b"")
     monkeypatch.setattr("os.access", lambda path, mode: False)
     with pytest.raises(ConfigError, match=r"not read it; let the owner run chmod a\+r "):
+        tiny_model("tiny-gpt-oss", tmp_path)
+
+
+def test_a_folder_of_models_that_another_user_closed_names_another_place(tmp_path, monkeypatch):
+    def closed(path):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "exists", closed)
+    with pytest.raises(ConfigError, match="denied; let this user write there, or export XDG_CACHE_HOME="):
         tiny_model("tiny-gpt-oss", tmp_path)
 
 
