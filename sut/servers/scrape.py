@@ -47,6 +47,7 @@ GPUS_HERE = "GPUs of this machine"
 
 log = logging.getLogger("mlperf")
 
+_Place = tuple[str, dict[str, str], dict[str, str]]  # as place_of has it
 OnPage = Callable[[str, bytes, float], None]  # the server's URL, its page, and time.monotonic()
 
 
@@ -60,8 +61,8 @@ class _Server(msgspec.Struct):
     number: int
     url: str
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)
-    place: tuple[str, dict[str, str], dict[str, str]] | None = None
-    """where it is, for httpx, until it does not answer there"""
+    lookup: "asyncio.Future[_Place | NoMetricsError] | None" = None
+    """of where it is, until it does not answer there"""
     failures: int = 0
     """in a row"""
     ever: bool = False
@@ -205,7 +206,8 @@ class MetricsScraper:
             try:
                 page = await _page(client, server)
             except NoMetricsError as error:
-                server.place = None  # its name may have another address now
+                if server.lookup is not None and server.lookup.done():
+                    server.lookup = None  # its name may have another address now
                 server.failures, server.wrong = server.failures + 1, printable(masked_text(str(error)))
                 if server.ever and server.failures == _STOPPED:
                     self._stopped.append(server)
@@ -242,13 +244,19 @@ class MetricsScraper:
 
 
 async def _page(client: httpx.AsyncClient, server: _Server) -> bytes:
-    """The page, within the limits of time and size, once its name is known. Raises NoMetricsError."""
+    """The page, within the limits of time and size, once its name is known. Raises NoMetricsError.
+
+    A lookup that takes longer goes on, and a later round has its result: no other page waits for it.
+    """
+    if server.lookup is None:
+        server.lookup = asyncio.get_running_loop().run_in_executor(None, _looked_up, server.url)
+    await asyncio.wait({server.lookup}, timeout=_ANSWER_S)
+    if not server.lookup.done():
+        raise NoMetricsError(f"the resolver gave no answer within {_ANSWER_S:g} s")
+    if isinstance(place := server.lookup.result(), NoMetricsError):
+        raise place
     try:
-        if server.place is None:
-            server.place = await asyncio.to_thread(place_of, server.url)
-        page = await _within(_ANSWER_S, _body(client, server.headers, *server.place))
-    except ServerError as error:
-        raise NoMetricsError(without_url(server.url, error)) from None
+        page = await _within(_ANSWER_S, _body(client, server.headers, *place))
     except TimeoutError:
         raise NoMetricsError(f"/metrics gave no answer within {_ANSWER_S:g} s") from None
     except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -256,6 +264,14 @@ async def _page(client: httpx.AsyncClient, server: _Server) -> bytes:
     if not has_values(page):
         raise NoMetricsError("/metrics shows no numbers in the format of Prometheus")
     return page
+
+
+def _looked_up(url: str) -> "_Place | NoMetricsError":
+    """Where a server is, or why that is not known: returned, since it may come after the last round."""
+    try:
+        return place_of(url)
+    except ServerError as error:
+        return NoMetricsError(without_url(url, error))
 
 
 async def _body(

@@ -213,6 +213,31 @@ def test_a_name_is_looked_up_again_where_its_server_does_not_answer(tmp_path, qu
             scraper.stop()
 
 
+def test_a_slow_resolver_holds_up_no_page_of_the_others(tmp_path, quick, monkeypatch):
+    """Its answer counts when it comes: one whose first server is dead takes 5 s and more."""
+    known, over, asked = socket.getaddrinfo, threading.Event(), {"good": 0, "late": 0}
+
+    def look_up(host, *others, **named):
+        if host == "late.test":
+            over.wait(PATIENCE_S)
+        return known("127.0.0.1" if host == "late.test" else host, *others, **named)
+
+    def page(name):
+        asked[name] += 1
+        return b"a 1\n"
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    monkeypatch.setattr(scrape, "_ANSWER_S", 0.3)
+    with StubServer(metrics=partial(page, "good")) as good, StubServer(metrics=partial(page, "late")) as late:
+        scraper = scraper_of(tmp_path, good.url, late.url.replace("127.0.0.1", "late.test"))
+        scraper.start()
+        wait_until(lambda: asked["good"] > 2)
+        assert not asked["late"]
+        over.set()
+        wait_until(lambda: asked["late"])
+        scraper.stop()
+
+
 def test_a_server_that_fails_later_is_no_server_without(tmp_path, quick):
     pages = iter([b"a 1\n"] * 3)
     with StubServer(metrics=lambda: next(pages, b"")) as stub:
