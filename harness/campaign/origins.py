@@ -27,7 +27,7 @@ def other_origins(
     here = git_state(ROOT) if done else None
     for name, record in done.items():
         yield from _other_commit(ROOT, name, record.provenance.git, here)
-        if text := other_url(campaign, step, record):
+        if text := other_url(step, record):
             yield f"{name} is {text}: write the earlier one"
 
 

@@ -136,7 +136,7 @@ def _run(campaign: Campaign, step: Step) -> Standing:
         if problem := _damage(campaign, step, record):
             return Standing("incomplete", problem, record)  # its answers are kept
         figures = _figures(record, "VALID" if result == "VALID" else "complete")
-        return Standing("done", ", ".join(filter(None, (figures, other_url(campaign, step, record)))), record)
+        return Standing("done", ", ".join(filter(None, (figures, other_url(step, record)))), record)
     if result == "INTERRUPTED" or step.kind == "accuracy":
         answered = 0 if record.statistics is None else record.statistics.completed
         return Standing(cut_off, f"{answered} of {record.settled.expected.samples} answered", record)
@@ -149,15 +149,14 @@ def _run(campaign: Campaign, step: Step) -> Standing:
     )
 
 
-def other_url(campaign: Campaign, step: Step, record: RunRecord) -> str:
+def other_url(step: Step, record: RunRecord) -> str:
     """``of http://a:1, url is now http://b:1``; "" for the same in any order, or if it changes at each start.
 
     The same servers may have moved to another port; those of another system would count as the same.
     """
     assert step.plan is not None
     before, now = record.plan.client.server_urls, step.plan.client.server_urls
-    changes = campaign.addresses_change(step.plan.client.benchmark.name, step.plan.scenario)
-    if changes or {*before} == {*now}:
+    if step.addresses_change or {*before} == {*now}:
         return ""
     return f"of {folded(before)}, url is now {folded(now)}"
 
@@ -358,5 +357,5 @@ def _test(campaign: Campaign, step: Step) -> Standing:
     words = ("PASS" if found.passed else "FAIL", measured)
     counts = (found.passed and outcome.official) or not campaign.strict
     result = ", ".join(filter(None, words)) + outcome.mark
-    text = ", ".join(filter(None, (result, other_url(campaign, step, record))))
+    text = ", ".join(filter(None, (result, other_url(step, record))))
     return Standing("done" if counts else "lost", text, record)

@@ -69,6 +69,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     """the flags behind it"""
     servers: Servers | None = None
     """those that it needs"""
+    addresses_change: bool = False
+    """whether they may have other addresses after a restart"""
     plan: RunPlan | None = None
     """of its run, or of the runs of a search, without what is only known from the servers"""
     conf: RunConf | None = None
@@ -289,6 +291,7 @@ def _run(
         verb="run",
         words=words,
         servers=runs.servers,
+        addresses_change=runs.campaign.addresses_change(runs.benchmark.name, runs.scenario),
         plan=resolve_plan(replace(run_options(list(words)), user_conf=conf.base)),
         conf=conf,
         found_rate=found_rate,
@@ -343,6 +346,7 @@ def _test(runs: _Runs, name: str) -> Step:
         verb="comply",
         words=words,
         servers=runs.servers,
+        addresses_change=runs.campaign.addresses_change(runs.benchmark.name, runs.scenario),
         plan=resolve_plan(replace(options.run, input_file=file, user_conf=conf.base), audit),
         conf=conf,
         rate_known=_rate_known(runs, conf),

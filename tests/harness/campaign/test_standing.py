@@ -476,10 +476,11 @@ def test_a_run_is_told_which_runs_of_its_scenario_are_done(tmp_path, anew):
     ],
 )
 def test_other_addresses_than_those_of_the_runs_are_named(tmp_path, url, said):
-    text = "servers.url = '{}'\noffline = {{ target_qps = 9.0 }}\n"
+    text = "servers.url = '{}'\nserver = {{ target_qps = 9.0 }}\n"
     steps = steps_of(campaign_of(tmp_path, text.format("http://a[1-20]:1")))
-    run = next(one for one in steps if one.kind == "performance")
-    run_as_asked(run, run.folder)
+    trial, run = (next(one for one in steps if one.kind == kind) for kind in ("trial", "performance"))
+    for one in (trial, run):
+        run_as_asked(one, one.folder)
     campaign = campaign_of(tmp_path, text.format(url))
     steps = steps_of(campaign)
     step = next(one for one in steps if one.kind == "accuracy")
@@ -487,10 +488,10 @@ def test_other_addresses_than_those_of_the_runs_are_named(tmp_path, url, said):
     assert [text for text in found if "url is now" in text] == (
         [f"{run.name} is {said}: write the earlier one"] if said else []
     )
-    # All may be done: the run may be another system's then, and nothing else says so.
-    (run,) = [one for one in steps if one.name == run.name]
-    state, text = (done := standing(campaign, run)).state, done.text
-    assert state == "done" and text.endswith(f"tokens/s{said and ', '}{said}")
+    # All may be done: a run may be another system's then, and nothing else says so. A trial is Offline.
+    for one in (one for one in steps if one.name in (trial.name, run.name)):
+        state, text = (done := standing(campaign, one)).state, done.text
+        assert state == "done" and text.endswith(f"tokens/s{said and ', '}{said}")
 
 
 @pytest.mark.parametrize("more", [{"status": True}, {"dry_run": True}, {}])
