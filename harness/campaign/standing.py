@@ -136,7 +136,7 @@ def _run(campaign: Campaign, step: Step) -> Standing:
         if problem := _damage(campaign, step, record):
             return Standing("incomplete", problem, record)  # its answers are kept
         figures = _figures(record, "VALID" if result == "VALID" else "complete")
-        return Standing("done", ", ".join(filter(None, (figures, other_url(step, record)))), record)
+        return Standing("done", _with_url(figures, step, record), record)
     if result == "INTERRUPTED" or step.kind == "accuracy":
         answered = 0 if record.statistics is None else record.statistics.completed
         return Standing(cut_off, f"{answered} of {record.settled.expected.samples} answered", record)
@@ -159,6 +159,10 @@ def other_url(step: Step, record: RunRecord) -> str:
     if step.addresses_change or {*before} == {*now}:
         return ""
     return f"of {folded(before)}, url is now {folded(now)}"
+
+
+def _with_url(text: str, step: Step, record: RunRecord) -> str:
+    return ", ".join(filter(None, (text, other_url(step, record))))
 
 
 def _first(texts: Sequence[str]) -> str:
@@ -356,6 +360,5 @@ def _test(campaign: Campaign, step: Step) -> Standing:
     outcome = RunOutcome(step.folder, record, compliance=found)
     words = ("PASS" if found.passed else "FAIL", measured)
     counts = (found.passed and outcome.official) or not campaign.strict
-    result = ", ".join(filter(None, words)) + outcome.mark
-    text = ", ".join(filter(None, (result, other_url(step, record))))
+    text = _with_url(", ".join(filter(None, words)) + outcome.mark, step, record)
     return Standing("done" if counts else "lost", text, record)

@@ -97,6 +97,7 @@ class _Runs(msgspec.Struct, frozen=True, kw_only=True):
     scenario: Scenario
     own: ScenarioPart
     servers: Servers
+    addresses_change: bool
 
     @property
     def name(self) -> str:
@@ -128,6 +129,7 @@ def steps_of(campaign: Campaign) -> tuple[Step, ...]:
                 scenario=scenario,
                 own=own,
                 servers=campaign.scenario_servers(name, scenario),
+                addresses_change=campaign.addresses_change(name, scenario),
             )
             for scenario, own in part.scenarios.items()
         ]
@@ -291,7 +293,7 @@ def _run(
         verb="run",
         words=words,
         servers=runs.servers,
-        addresses_change=runs.campaign.addresses_change(runs.benchmark.name, runs.scenario),
+        addresses_change=runs.addresses_change,
         plan=resolve_plan(replace(run_options(list(words)), user_conf=conf.base)),
         conf=conf,
         found_rate=found_rate,
@@ -346,7 +348,7 @@ def _test(runs: _Runs, name: str) -> Step:
         verb="comply",
         words=words,
         servers=runs.servers,
-        addresses_change=runs.campaign.addresses_change(runs.benchmark.name, runs.scenario),
+        addresses_change=runs.addresses_change,
         plan=resolve_plan(replace(options.run, input_file=file, user_conf=conf.base), audit),
         conf=conf,
         rate_known=_rate_known(runs, conf),
