@@ -49,6 +49,8 @@ _EXPIRED = (9, 10)  # X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED
 
 log = logging.getLogger("mlperf")
 
+Place = tuple[str, dict[str, str], dict[str, str]]  # of a server, for httpx: place_of
+
 Asked = TypeVar("Asked")
 Found = TypeVar("Found")
 
@@ -71,7 +73,7 @@ class InfoClient:
     """
 
     def __init__(self, url: str, access: Access, within_s: float, remedy: str = "is the server up?") -> None:
-        self._place: tuple[str, dict[str, str], dict[str, str]] | None = None
+        self._place: Place | None = None
         self._socket: socket.socket | None = None
         self._expired = False
         self.has_key = bool(access.api_key)
@@ -219,7 +221,7 @@ class InfoClient:
         return left
 
 
-def place_of(url: str) -> tuple[str, dict[str, str], dict[str, str]]:
+def place_of(url: str) -> Place:
     """For httpx: where to connect, and headers and extensions that hold the name if that is an address.
 
     Of a name that has several addresses one that answers: httpx would wait for a dead one until time is over.

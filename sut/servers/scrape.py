@@ -27,7 +27,7 @@ from harness.record.settled import ServerInfo
 from harness.text import first_few, printable
 from sut.client.endpoint import Access
 from sut.servers.gpus import LocalGpus
-from sut.servers.info_client import place_of, without_url
+from sut.servers.info_client import Place, place_of, without_url
 from sut.servers.rank_listeners import metrics_pages
 
 EVERY_S = 5.0
@@ -47,7 +47,6 @@ GPUS_HERE = "GPUs of this machine"
 
 log = logging.getLogger("mlperf")
 
-_Place = tuple[str, dict[str, str], dict[str, str]]  # as place_of has it
 OnPage = Callable[[str, bytes, float], None]  # the server's URL, its page, and time.monotonic()
 
 
@@ -61,7 +60,7 @@ class _Server(msgspec.Struct):
     number: int
     url: str
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)
-    lookup: "asyncio.Future[_Place | NoMetricsError] | None" = None
+    lookup: "asyncio.Future[Place | NoMetricsError] | None" = None
     """of where it is, until it does not answer there"""
     failures: int = 0
     """in a row"""
@@ -266,7 +265,7 @@ async def _page(client: httpx.AsyncClient, server: _Server) -> bytes:
     return page
 
 
-def _looked_up(url: str) -> "_Place | NoMetricsError":
+def _looked_up(url: str) -> "Place | NoMetricsError":
     """Where a server is, or why that is not known: returned, since it may come after the last round."""
     try:
         return place_of(url)
