@@ -1,7 +1,6 @@
 """GPUs of this machine: there, healthy, not slowed, and with a driver that SGLang's image can use."""
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from harness.files import ROOT
@@ -10,8 +9,9 @@ from sut.servers.gpus import LocalGpus
 
 # SGLang 0.5.23's packages are built for CUDA 13 (Requires-Dist of its wheel), which drivers from 580 on have.
 CUDA_OF_SGLANG = (13, 0)
-_VALUE = re.compile(r'^(\w+)\{gpu="(\d+)"\} (\S+)$', re.MULTILINE)
 _HOT_C = 85.0
+
+_Values = Sequence[Mapping[str, float]]  # by metric, of each GPU
 
 
 def gpu_findings(gpus: LocalGpus) -> Iterator[Finding]:
@@ -22,7 +22,7 @@ def gpu_findings(gpus: LocalGpus) -> Iterator[Finding]:
         if not gpus.failures:
             yield ok("GPUs", "none seen here (servers may be elsewhere; nvidia-ml-py or amdsmi shows them)")
         return
-    values = _by_gpu(gpus.page().decode())
+    values = gpus.values()
     ranges = (
         _range(values, "DCGM_FI_DEV_SM_CLOCK", "MHz"),
         _range(values, "DCGM_FI_DEV_GPU_TEMP", "degrees C"),
@@ -36,9 +36,9 @@ def gpu_findings(gpus: LocalGpus) -> Iterator[Finding]:
         yield from _memory_errors(facts)
 
 
-def _slowed(values: Mapping[int, Mapping[str, float]]) -> Iterator[Finding]:
-    slow = [number for number, of in values.items() if of.get("gpu_slowed")]
-    hot = [number for number, of in values.items() if of.get("DCGM_FI_DEV_GPU_TEMP", 0) >= _HOT_C]
+def _slowed(values: _Values) -> Iterator[Finding]:
+    slow = [number for number, of in enumerate(values) if of.get("gpu_slowed")]
+    hot = [number for number, of in enumerate(values) if of.get("DCGM_FI_DEV_GPU_TEMP", 0) >= _HOT_C]
     if slow:
         text = f"GPU {_listed(slow)}: slowed by heat or by the power supply without a run"
         yield Finding("error", "GPU clocks", text, "look at cooling and power, nvidia-smi -q -d PERFORMANCE")
@@ -48,8 +48,8 @@ def _slowed(values: Mapping[int, Mapping[str, float]]) -> Iterator[Finding]:
         )
 
 
-def _in_use(values: Mapping[int, Mapping[str, float]]) -> Iterator[Finding]:
-    busy = [number for number, of in values.items() if of.get("DCGM_FI_DEV_GPU_UTIL", 0) >= 10]
+def _in_use(values: _Values) -> Iterator[Finding]:
+    busy = [number for number, of in enumerate(values) if of.get("DCGM_FI_DEV_GPU_UTIL", 0) >= 10]
     if busy:
         yield Finding(
             "warning", "GPU load", f"GPU {_listed(busy)}: at work now", "end other programs before a run"
@@ -92,16 +92,9 @@ def _memory_errors(facts: Mapping[str, Any]) -> Iterator[Finding]:
         yield ok("GPU memory", "ECC is off, or not reported")
 
 
-def _by_gpu(page: str) -> dict[int, dict[str, float]]:
-    found: dict[int, dict[str, float]] = {}
-    for name, number, value in _VALUE.findall(page):
-        found.setdefault(int(number), {})[name] = float(value)
-    return found
-
-
-def _range(values: Mapping[int, Mapping[str, float]], name: str, unit: str) -> str:
+def _range(values: _Values, name: str, unit: str) -> str:
     """``1410 to 1980 MHz``; "" where none is reported."""
-    numbers = [of[name] for of in values.values() if name in of]
+    numbers = [of[name] for of in values if name in of]
     if not numbers:
         return ""
     least, most = min(numbers), max(numbers)

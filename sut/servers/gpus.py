@@ -71,13 +71,17 @@ class LocalGpus:
         """
         return [library.facts() for library in self._libraries if library.handles]
 
-    def page(self) -> bytes:
-        """The present values of all GPUs; what a GPU does not report is left out."""
+    def values(self) -> list[dict[str, float]]:
+        """The present values of each GPU by metric; what it does not report is left out."""
         gpus = ((library, number) for library in self._libraries for number in range(len(library.handles)))
+        return [dict(_values(library, number)) for library, number in gpus]
+
+    def page(self) -> bytes:
+        """The same as a page of metrics."""
         lines = (
             f'{name}{{gpu="{place}"}} {value}'
-            for place, (library, number) in enumerate(gpus)
-            for name, value in _values(library, number)
+            for place, values in enumerate(self.values())
+            for name, value in values.items()
         )
         return "\n".join(lines).encode() + b"\n"
 

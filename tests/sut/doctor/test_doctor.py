@@ -529,9 +529,8 @@ class Gpus(list):
         super().__init__([0, 1])
         self._values, self._facts = values, facts
 
-    def page(self):
-        lines = (f'{name}{{gpu="{n}"}} {value}' for name, value in self._values.items() for n in self)
-        return "\n".join(lines).encode()
+    def values(self):
+        return [self._values for _ in self]
 
     def facts(self):
         return [] if self._facts is None else [self._facts]
