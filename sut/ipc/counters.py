@@ -17,28 +17,26 @@ class Counter(IntEnum):
     """Columns of a row."""
 
     ISSUED = 0  # LoadGen process: queries that LoadGen has issued
-    RECEIVED = 1  # workers from here on: queries taken
-    SENT = 2
-    FIRST_TOKENS = 3
-    COMPLETED = 4
-    FAILED = 5  # LoadGen's row counts queries that were lost with a worker
-    OUTPUT_TOKENS = 6
-    TTFT_SUM_NS = 7
-    TPOT_SUM_NS = 8
-    TPOT_COUNT = 9
-    CONNECTIONS_OPENED = 10
-    CPU_NS = 11  # every process: CPU time since the run began
-    HEARTBEAT_NS = 12  # every process: when it was last seen to run, CLOCK_MONOTONIC
-    RECEPTIONS = 13  # reads that brought a part of an answer, not its head alone
-    RETRIED = 14  # requests that failed and are sent again
-    RESUMED = 15  # queries answered from an earlier attempt at the run
-    CLOCK_STEPS_NS = 16  # sum of the wall clock's jumps
-    LOOP_LAG_NS = 17  # the greatest delay of a worker's tick
-    GC_RUNS = 18  # collections since the run began
-    PARTIAL_TOKENS = 19  # tokens of answers that are not complete yet, as far as they were parsed
-    LONGEST_FLUSH_NS = 20  # the longest time that a write of the journal took, or takes
-    LATE_FIRST_TOKENS = 21  # LoadGen process: reported late after their arrival
-    LONGEST_ANSWER = 22  # tokens
+    SENT = 1  # workers from here on: requests that were begun
+    FIRST_TOKENS = 2
+    COMPLETED = 3
+    FAILED = 4  # LoadGen's row counts queries that were lost with a worker
+    OUTPUT_TOKENS = 5
+    TTFT_SUM_NS = 6
+    TPOT_SUM_NS = 7
+    TPOT_COUNT = 8
+    CPU_NS = 9  # every process: CPU time since the run began
+    HEARTBEAT_NS = 10  # every process: when it was last seen to run, CLOCK_MONOTONIC
+    RECEPTIONS = 11  # reads that brought a part of an answer, not its head alone
+    RETRIED = 12  # requests that failed and are sent again
+    RESUMED = 13  # queries answered from an earlier attempt at the run
+    CLOCK_STEPS_NS = 14  # sum of the wall clock's jumps
+    LOOP_LAG_NS = 15  # the greatest delay of a worker's tick
+    GC_RUNS = 16  # collections since the run began
+    PARTIAL_TOKENS = 17  # tokens of answers that are not complete yet, as far as they were parsed
+    LONGEST_FLUSH_NS = 18  # the longest time that a write of the journal took, or takes
+    LATE_FIRST_TOKENS = 19  # LoadGen process: reported late after their arrival
+    LONGEST_ANSWER = 20  # tokens
 
 
 _MAXIMA = [Counter.CLOCK_STEPS_NS, Counter.LOOP_LAG_NS, Counter.LONGEST_FLUSH_NS, Counter.LONGEST_ANSWER]

@@ -258,7 +258,6 @@ class Worker:
         counters[Counter.HEARTBEAT_NS] = time.monotonic_ns()
         counters[Counter.LONGEST_FLUSH_NS] = self._journal.longest_ns
         counters[Counter.RECEPTIONS] = self._client.receptions
-        counters[Counter.CONNECTIONS_OPENED] = self._client.opened
         counters[Counter.CLOCK_STEPS_NS] = self._client.clock_steps_ns
         counters[Counter.GC_RUNS] = gc_runs() - self._gc_start
         counters[Counter.CPU_NS] = time.process_time_ns() - self._cpu_start_ns
@@ -302,7 +301,6 @@ class Worker:
         whole = len(data) - len(data) % ASSIGNMENT_STRUCT.size
         self._backlog.extend(ASSIGNMENT_STRUCT.iter_unpack(data[:whole]))
         self._intake = data[whole:]
-        self._counters[Counter.RECEIVED] += whole // ASSIGNMENT_STRUCT.size
         self._start_backlog()
 
     def _start_backlog(self) -> None:

@@ -43,7 +43,7 @@ def test_reports_and_journal_of_whole_answers(start, wire, stream):
     for earlier, later in itertools.pairwise(times):
         assert (earlier <= later + 200_000).all()  # two clocks: SLACK_NS in test_transport
     assert (rows["sent_ns"] >= rows["issued_ns"]).all()
-    assert rig.counter(Counter.COMPLETED) == rig.counter(Counter.SENT) == rig.counter(Counter.RECEIVED) == 30
+    assert rig.counter(Counter.COMPLETED) == rig.counter(Counter.SENT) == 30
     assert rig.counter(Counter.OUTPUT_TOKENS) == 180
     assert rig.counter(Counter.FIRST_TOKENS) == rig.counter(Counter.TPOT_COUNT) == (30 if stream else 0)
     assert rig.counter(Counter.TTFT_SUM_NS) == ttft_ns(rows).sum()
@@ -74,7 +74,6 @@ def test_a_worker_shows_that_it_moves_and_what_it_uses(start):
         gc.collect()
         wait_until(lambda: rig.counter(Counter.LOOP_LAG_NS))  # of its first look, a quarter of a second later
         rig.finish()
-        assert rig.counter(Counter.CONNECTIONS_OPENED) == stub.connections
     assert begin_ns < rig.counter(Counter.HEARTBEAT_NS) < time.monotonic_ns()
     assert rig.counter(Counter.LOOP_LAG_NS) < time.monotonic_ns() - begin_ns
     assert rig.counter(Counter.RECEPTIONS) >= 3
