@@ -47,8 +47,6 @@ class Preflight:
         self._wire = make_wire(facts.protocol, small, vocabulary_size, facts.served_name, self._judge)
         self._tokens = most
         self._within_s = within_s
-        self._outcomes: dict[int, Outcome] = {}
-        self._trials: dict[int, Trial] = {}
 
     @property
     def seen(self) -> AnswersSeen:
@@ -69,22 +67,31 @@ class Preflight:
         Without ``refusals_end`` only one that is no refusal of the request does. ``prompt_tokens`` is what
         the server must count, None where it is not known.
         """
-        self._outcomes.clear()
-        self._trials.clear()
-        deadlines = Deadlines(request_s=self._within_s)
-        client = HttpClient(endpoints, deadlines, on_done=self._on_done)
+        trials: dict[int, Trial] = {}
+
+        def note(request: Request, outcome: Outcome) -> None:
+            url = endpoints[request.replica].url
+            trials[request.replica] = self._trial(request, outcome, url, prompt_tokens)
+
+        client = HttpClient(endpoints, Deadlines(request_s=self._within_s), on_done=note)
         try:
             body = self._wire.render(prompt)
             for index in range(len(endpoints)):
                 client.start(self._request(index, body))
             with WaitNotices() as notices:
-                self._wait(client, endpoints, prompt_tokens, notices, to_the_end, refusals_end)
+                while waiting := [one.url for index, one in enumerate(endpoints) if index not in trials]:
+                    failed = (one for one in trials.values() if one.error is not None)
+                    if not to_the_end and any(refusals_end or not one.refused for one in failed):
+                        break
+                    notices.tick(self._waiting(waiting, len(endpoints)))
+                    client.poll(0.1)
+                    client.tick()
             _poll_for(client, _LINGER_S)
             keeps = client.keeps_alive()
         finally:
             client.close()
-        trials = (self._trials.get(index, Trial()) for index in range(len(endpoints)))
-        return [replace(trial, keeps_alive=kept) for trial, kept in zip(trials, keeps, strict=True)]
+        ended = (trials.get(index, Trial()) for index in range(len(endpoints)))
+        return [replace(trial, keeps_alive=kept) for trial, kept in zip(ended, keeps, strict=True)]
 
     def _request(self, index: int, body: bytes) -> Request:
         reader = ResponseReader(
@@ -92,42 +99,22 @@ class Preflight:
         )
         return Request(index, 0, time.monotonic_ns(), memoryview(body), reader, self._wire.opening)
 
-    def _wait(
-        self,
-        client: HttpClient,
-        endpoints: Sequence[Endpoint],
-        prompt_tokens: int | None,
-        notices: WaitNotices,
-        to_the_end: bool,
-        refusals_end: bool,
-    ) -> None:
-        waiting, ended = dict(enumerate(endpoints)), False
-        while waiting and not ended:
-            urls = folded((endpoint.url for endpoint in waiting.values()), 3)
-            count = f"{len(waiting)} of {len(endpoints)} servers, " if len(endpoints) > 1 else ""
-            notices.tick(
-                f"the trial request of {self._tokens} tokens at {count}{urls}, where a cold server compiles "
-                f"first; at most {self._within_s:g} s (--trial-timeout)"
-            )
-            client.poll(0.1)
-            client.tick()
-            for index in self._outcomes.keys() & waiting.keys():
-                outcome, url = self._outcomes[index], waiting.pop(index).url
-                wrong = what_is_wrong(self._protocol, outcome, prompt_tokens)
-                if wrong:
-                    trial = self._trials[index]
-                    refused = is_refusal(outcome, prompt_tokens, gave_tokens=trial.gave_tokens)
-                    error = ServerError(f"{url}: {wrong}")
-                    self._trials[index] = replace(trial, error=error, refused=refused)
-                    ended |= not to_the_end and (refusals_end or not refused)
+    def _waiting(self, urls: Sequence[str], total: int) -> str:
+        count = f"{len(urls)} of {total} servers, " if total > 1 else ""
+        return (
+            f"the trial request of {self._tokens} tokens at {count}{folded(urls, 3)}, where a cold server "
+            f"compiles first; at most {self._within_s:g} s (--trial-timeout)"
+        )
 
-    def _on_done(self, request: Request, outcome: Outcome) -> None:
-        self._outcomes[request.replica] = outcome
-        began = request.sent_ns or request.issued_ns
-        self._trials[request.replica] = Trial(
+    def _trial(self, request: Request, outcome: Outcome, url: str, prompt_tokens: int | None) -> "Trial":
+        gave_tokens = bool(request.reader.answer.tokens)
+        wrong = what_is_wrong(self._protocol, outcome, prompt_tokens)
+        return Trial(
             repeats_ids=request.is_answered_by_id,
-            seconds=(time.monotonic_ns() - began) / 1e9,
-            gave_tokens=bool(request.reader.answer.tokens),
+            seconds=(time.monotonic_ns() - (request.sent_ns or request.issued_ns)) / 1e9,
+            error=ServerError(f"{url}: {wrong}") if wrong else None,
+            refused=bool(wrong) and is_refusal(outcome, prompt_tokens, gave_tokens=gave_tokens),
+            gave_tokens=gave_tokens,
             counts_prompts=not isinstance(outcome, Failure) and outcome.prompt_tokens is not None,
         )
 

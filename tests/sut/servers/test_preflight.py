@@ -113,6 +113,15 @@ def test_trial_does_not_wait_for_the_others_when_one_has_failed():
         trial(silent, bad, seconds=3600)
 
 
+def test_a_failure_just_after_the_first_is_no_answer(monkeypatch):
+    """It would be named as a replica that takes what the first one refused."""
+    monkeypatch.setattr(preflight, "_LINGER_S", 1.0)
+    with StubServer(faults=Fault.HTTP_500) as bad, StubServer(faults=Fault.ABORT, first_delay_s=0.3) as late:
+        trials = Preflight(facts(bad.url), parameters(max_new_tokens=10240), VOCABULARY, 20)
+        first, second = trials.try_all(endpoints(bad, late), b"[1]", 1)
+    assert "http_status" in str(first.error) and "aborted" in str(second.error)
+
+
 def test_trial_with_a_wrong_prompt_count():
     """A server that puts a token of its own before the prompt, or decodes and encodes it again."""
     meta = {"completion_tokens": 1, "prompt_tokens": 4, "finish_reason": {"type": "stop"}}
