@@ -96,7 +96,7 @@ def as_sent(plan: ClientPlan, samples: SampleSet, first_row: int = 0) -> SampleS
     """
     if plan.tokenizer is not None:  # where nothing may be text, too
         tokenizer_file(plan.benchmark, plan.input_file, plan.tokenizer)
-    if plan.api is None or prompts_of(plan.api) == "ids" or samples.texts is not None:
+    if plan.api is None or prompts_of(plan.api) == "ids":
         return samples
     source = text_tokenizer(plan.benchmark, plan.input_file, plan.tokenizer)
     if len(samples.ids) > _MANY_TOKENS:
@@ -113,13 +113,12 @@ def as_sent(plan: ClientPlan, samples: SampleSet, first_row: int = 0) -> SampleS
 def prepare_client(
     plan: ClientPlan, samples: SampleSet, load: Load, placement: Placement, servers: Servers
 ) -> PreparedClient:
-    """Check the servers and the connections to them.
+    """Check the servers and the connections to them. ``samples`` are those of ``as_sent``.
 
     Raises ServerError where the servers cannot take the dataset, ConfigError where too many connections
-    are asked for, and as ``as_sent``.
+    are asked for.
     """
     found = asked_by(servers.found, plan.api)
-    samples = as_sent(plan, samples)
     plan = replace(plan, parameters=_with_fields(plan.parameters, samples, found[0].wire))
     longest = samples.longest(plan.parameters.max_new_tokens)
     check_capacity(found, longest, int(samples.ids.max()) + 1, plan.benchmark)
