@@ -1,6 +1,10 @@
 #!/usr/bin/env python3
 """Score outputs as upstream's program of this name is called: ``python eval_accuracy.py --help``."""
 
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # which PYTHONSAFEPATH leaves out
 from harness.cli.main import exit_code_of, run_main
 
 

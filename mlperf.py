@@ -2,7 +2,9 @@
 """The programs of this checkout as verbs of one; ``./mlperf`` starts it in the right environment."""
 
 import sys
+from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # which PYTHONSAFEPATH leaves out
 from harness.cli.door import LAUNCHER, VERBS, first_screen, unknown, version
 
 

@@ -2,8 +2,10 @@
 """Answer plain prompts and look at the answers: ``python run_batch.py --help``."""
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # which PYTHONSAFEPATH leaves out
 from harness.cli.door import called
 from harness.cli.main import exit_code_of, run_main
 

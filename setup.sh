@@ -3,6 +3,7 @@
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
 unset PYTHONHOME # of another Python, as a cluster's modules set it
+unset PYTHONSAFEPATH # it would hide the checkout from its own programs
 
 venv=.venv
 lock=run

@@ -231,8 +231,10 @@ def test_every_program_shows_the_version(program, commit, monkeypatch, capsys):
     mains = []
     monkeypatch.setattr("harness.cli.main.run_main", mains.append)
     monkeypatch.setattr(sys, "argv", [str(ROOT / program)])
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if place not in ("", str(ROOT))])
     monkeypatch.chdir("/")
     runpy.run_path(sys.argv[0], run_name="__main__")
+    assert str(ROOT) in sys.path  # also with PYTHONSAFEPATH, as hardened machines have it
     try:
         code = mains[0](["--version"])
     except SystemExit as end:

@@ -108,6 +108,7 @@ class EmbeddedEngine:
                 return subprocess.Popen(
                     self._command,
                     cwd=ROOT,
+                    env={name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"},
                     stdin=subprocess.PIPE,  # closing it ends the engine
                     stdout=subprocess.PIPE,
                     stderr=log,

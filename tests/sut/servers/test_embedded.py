@@ -40,8 +40,12 @@ URL = "http://127.0.0.1:1"
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory):
     model = tiny_model("tiny-gpt-oss", CACHE)
-    with EmbeddedEngine(model.path, log_dir=tmp_path_factory.mktemp("engine"), slots=4) as running:
-        yield running
+    running = EmbeddedEngine(model.path, log_dir=tmp_path_factory.mktemp("engine"), slots=4)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONSAFEPATH", "1")  # as hardened machines have it
+        running.start()
+    yield running
+    running.stop()
 
 
 def complete(url: str, prompt: list[int], **parameters) -> list[dict]:
