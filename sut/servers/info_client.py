@@ -209,10 +209,13 @@ class InfoClient:
         cause = f"{self.url}: not reachable ({_cause(error)})"
         if remedy := tls_remedy(error) or _protocol_remedy(error):
             return ServerError(f"{cause}; {remedy}")
-        # A server that demands a client certificate may close behind the handshake, as uvicorn does.
+        remedy = f"start the server{OR_ANOTHER}"
+        # A proxy whose server is dead closes, and so does uvicorn where it demands a client certificate.
         closed = isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError))
-        refused = f"{NO_CERTIFICATE}; else " if closed and urlsplit(self.url).scheme == "https" else ""
-        return NotReadyError(f"{cause}; {refused}start the server{OR_ANOTHER}")
+        if self.shaking_hands or (closed and urlsplit(self.url).scheme == "https"):
+            remedy += f"; {_NOT_TLS}" if self.shaking_hands else ""
+            remedy += f"; {NO_CERTIFICATE}"
+        return NotReadyError(f"{cause}; {remedy}")
 
     def _left(self) -> float:
         left = self._until - time.monotonic()
@@ -249,12 +252,12 @@ def _cause(error: httpx.HTTPError) -> str:
 
 
 def tls_remedy(error: BaseException) -> str:
-    """The remedy for a failed TLS handshake; "" when the error has another cause."""
+    """The remedy for a failed TLS handshake; "" when the error has another cause, such as a dead server."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, ssl.SSLError):
         cause = cause.__cause__ or cause.__context__
     match cause:
-        case None:
+        case None | ssl.SSLEOFError():
             return ""
         case _ if "no application protocol" in str(cause):
             return _HTTP_2_ALONE
@@ -268,8 +271,6 @@ def tls_remedy(error: BaseException) -> str:
             return "give the server a certificate that is valid now, unless this machine's clock is wrong"
         case ssl.SSLCertVerificationError():
             return "give the server's certificate, or that of its CA, as --ca-file FILE"
-        case ssl.SSLEOFError():
-            return f"{_NOT_TLS}; {NO_CERTIFICATE}"
         case _ if "alert" in str(cause):
             return f"the server refuses the TLS handshake: {NO_CERTIFICATE}"
     return _NOT_TLS

@@ -433,6 +433,23 @@ def test_a_server_that_demands_a_client_certificate(tls, certificate, version, b
     assert "client certificate" in str(caught.value)
 
 
+@pytest.mark.parametrize("behind", ["the handshake", "the connection"])
+def test_a_proxy_whose_tls_server_is_dead(tls, certificate, behind):
+    """It closes; --wait-for-servers waits for the server, which may be starting."""
+
+    def close(connection):
+        if behind == "the handshake":
+            with tls.wrap_socket(connection, server_side=True) as secure:
+                read_request(secure)
+        else:
+            connection.recv(1 << 16)
+
+    with listening(close) as url, pytest.raises(NotReadyError) as caught:
+        discover([url.replace("http:", "https:")], "sglang", Access(ca_file=certificate[0]), 20)
+    remedies = str(caught.value).partition("); ")[2].split("; ")
+    assert remedies[0] == "start the server or correct --server-url" and "certificate" in remedies[-1]
+
+
 @pytest.mark.parametrize(
     ("status", "header", "body", "words"),
     [
