@@ -163,7 +163,8 @@ def _figures(line: ProgressLine, now: datetime, *, lasts: bool) -> Iterator[str]
         yield f"  {replica.ratio:.2f} x the median TPOT: {replica.url}"
     if line.warned:
         yield ""
-        yield f"{counted(line.warned, 'warning')}, all in the output of the run; the latest, newest first:"
+        where = "all in the output of the run, unless it has --log-level error"
+        yield f"{counted(line.warned, 'warning')}, {where}; the latest, newest first:"
         yield from reversed([*_warnings(line)])
 
 
