@@ -23,7 +23,8 @@ OFFICIAL: Mapping[str, str] = {
 }
 _ABSENT = re.compile(r"(?:^|: )ModuleNotFoundError: No module named '(\w+)[\w.]*'$")
 _WORD = re.compile(r"[^\W\d]\w*")
-_IMPORTED = re.compile(r"^\s*(?:import|from)\s+(\w+)", re.MULTILINE)
+_IMPORTED = re.compile(r"(?:^|;)[ \t]*(?:from[ \t]+(\w+)|import[ \t]+([\w., \t]+))", re.MULTILINE)
+_MODULE = re.compile(r"(?:^|,)[ \t]*(\w+)")  # each of: a.b as c, d
 
 
 def versions() -> dict[str, str | None]:
@@ -41,7 +42,8 @@ def absent_module(detail: str) -> str | None:
 
 def extra_modules(code: str) -> set[str]:
     """The installed modules that a program imports and the official environment is not known to have."""
-    return {name for name in _IMPORTED.findall(code) if name in _installed()} - OFFICIAL.keys()
+    found = {name for one, more in _IMPORTED.findall(code) for name in (one, *_MODULE.findall(more))}
+    return found & _installed() - OFFICIAL.keys()
 
 
 def used_by(code: str) -> str:

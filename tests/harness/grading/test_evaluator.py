@@ -373,7 +373,7 @@ def test_programs_that_pass_with_a_package_of_this_machine_alone_are_a_warning(e
     """The official evaluator of b66003e1 has mpmath, and fails a program that imports msgspec."""
     index = programs()[0]
     right = right_answer(references()[index])
-    imports = "import mpmath\nimport msgspec\nimport httptools\n"
+    imports = "import mpmath as m, msgspec; import httptools\n"
     with_packages = right.replace("```python\n", f"```python\n{imports}")
     result = evaluate(ids=outputs({index: with_packages}))
     assert result.code == 0
