@@ -184,7 +184,7 @@ def read_accuracy(folder: Path, benchmark: Benchmark) -> PointAccuracy | None:
         why = "too deeply nested"
     except (OSError, ValueError, OverflowError) as error:  # msgspec's errors are ValueErrors
         why = str(error)
-    raise ConfigError(f"{path}: {why}; expected the accuracy_results.json of a run: score the point again")
+    raise ConfigError(f"{path}: {why}; score the point again, which writes the run's accuracy_results.json")
 
 
 def scored_parts(whole: Any) -> list[dict[str, Any]]:

@@ -188,6 +188,7 @@ BROKEN = [
     '{"accuracy_scores": [{"score": 0.9, "unit_samples": "many"}]}',
     '{"accuracy_scores": [{"score": 0.9, "response_counts": 3}]}',
     '{"accuracy_scores": [{"score": 0.9, "unit_samples": -4395}]}',
+    '{"accuracy_scores": [{"score": 0.9, "unit_samples": 1}, {"score": 82.0, "unit_samples": 1}]}',
 ]
 
 
@@ -197,6 +198,7 @@ def test_a_broken_file_is_one_line(text, tmp_path):
         read_accuracy(stored(tmp_path, text), GPT)
     words = str(caught.value)
     assert str(tmp_path / ACCURACY) in words and "\n" not in words and len(words) < 600
+    assert words.lower().count("expected") <= 1 and "; score the point again" in words
 
 
 # --- the official checker reads ours -----------------------------------------------------------
