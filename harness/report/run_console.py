@@ -191,7 +191,7 @@ def _legend(rows: Iterable[str], width: int | None, *, waits: bool) -> list[str]
     texts = _LEGEND | ({"issue delay": _SLOT} if waits else {})
     known = [f"{name}: {texts[name]}" for name in rows if name in texts]
     ours = [name for name in rows if name in texts and not (waits and name == "issue delay")]
-    end = f" ({_OURS})" if len(ours) == len(known) else f" ({' and '.join(ours)}: {_OURS})" if ours else ""
+    end = f" ({_OURS})" if len(ours) == len(known) else f", {_OURS}" if ours else ""
     return textwrap.wrap("; ".join(known) + end, _line(width)) if known else []
 
 
