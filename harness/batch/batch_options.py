@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness.cli.door import called
-from harness.cli.flags import add_flags, add_groups, flag, options, read, shared_options
+from harness.cli.flags import Command, add_commands, flag, options, read, shared_options
 from harness.cli.parser import SIGNAL_CODES, Parser
 from harness.config.choices import LogLevel
 from harness.config.other_flags import ELSEWHERE, MODES, SYNONYMS
@@ -25,7 +25,6 @@ from harness.config.run_options import (
 DEFAULT_ENCODING = "o200k_harmony"
 
 _TOKEN_IDS = "output_{}_token_ids.txt"  # a model's file in submission/ and references/
-_COMMANDS = {"run", "chat", "generate", "encode", "decode", "score"}
 _GENERATION = ("model", "positions", "temperature", "top_p", "seed")
 
 
@@ -153,8 +152,17 @@ class DecodeOptions:
 
 @options
 class ScoreOptions:
-    """``score``. ``device`` and ``num_workers`` None: what the machine has; ``output``: scores by line."""
+    """``score``. ``device`` and ``num_workers`` None: what the machine has; ``output``: scores by line.
 
+    ``model`` is in the names of the files that no other flag names.
+    """
+
+    model: Literal["20b", "120b"] | None = flag(
+        f"score {_TOKEN_IDS.format('MODEL')} of ./submission against the one of ./references",
+        "--model",
+        "-m",
+        default=None,
+    )
     submission: Path = flag(
         "token ids of the answers (default: file of --model)",
         "--input",
@@ -201,9 +209,52 @@ class ScoreOptions:
     log_level: LogLevel = "info"
 
 
-_LIMIT = {"--max-new-tokens": "'--positions N' limits a prompt together with its answer"}
-_PROMPT = {"-i": "the prompt is an argument of its own, in quotation marks; omit the flag"}
 FileOptions = EncodeOptions | DecodeOptions | ScoreOptions  # the commands that need no server
+_ELSEWHERE = ELSEWHERE | {"--max-new-tokens": "'--positions N' limits a prompt together with its answer"}
+_PROMPT = {"-i": "the prompt is an argument of its own, in quotation marks; omit the flag"}
+
+
+def _talk(text: str, *more: str) -> Command:
+    """A command of prompts at a terminal, ``more`` of whose flags precede those of every answer."""
+    groups = {
+        "": ("prompt", "log_level"),
+        "generation": (*more, *_GENERATION),
+        "server": ("backend", "server_url", "ca_file"),
+    }
+    return Command(TalkOptions, groups, text, {"elsewhere": _ELSEWHERE | _PROMPT})
+
+
+_COMMANDS = {
+    "run": Command(
+        BatchOptions,
+        {
+            "files": ("input_file", "output", "resume", "restart"),
+            "generation": _GENERATION,
+            "server": SERVER,
+            "deadlines and failures": FAILURES,
+            "run": ("metrics_port", "dry_run", "log_level"),
+        },
+        "answer every prompt of a file",
+        {"synonyms": SYNONYMS, "elsewhere": _ELSEWHERE},
+    ),
+    "chat": _talk("talk to the model at a terminal", "system", "reasoning"),
+    "generate": _talk("continue plain text at a terminal"),
+    "encode": Command(
+        EncodeOptions, ("input", "output", "encoding", "json"), "token ids of every line of text"
+    ),
+    "decode": Command(
+        DecodeOptions, ("line", "input", "output", "encoding", "json"), "text of every line of token ids"
+    ),
+    "score": Command(
+        ScoreOptions,
+        {
+            "files": ("model", "submission", "references", "encoding", "thresholds", "output"),
+            "METEOR": ("wordnet", "num_workers"),
+            "BERTScore": ("bert_model", "num_layers", "device", "batch_size"),
+        },
+        "METEOR and BERTScore against reference answers",
+    ),
+}
 
 
 def build_parser() -> Parser:
@@ -214,77 +265,25 @@ def build_parser() -> Parser:
         epilog="Exit codes: 0 done, 2 usage or input, 3 server, 4 failed prompts or ended early, 5 below a "
         f"threshold, {SIGNAL_CODES}.",
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-
-    def add(name: str, text: str, **words: Any) -> Parser:
-        added: Parser = commands.add_parser(name, help=text, description=text, **words)
-        return added
-
-    groups = {
-        "files": ("input_file", "output", "resume", "restart"),
-        "generation": _GENERATION,
-        "server": SERVER,
-        "deadlines and failures": FAILURES,
-        "run": ("metrics_port", "dry_run", "log_level"),
-    }
-    elsewhere = ELSEWHERE | _LIMIT
-    run = add("run", "answer every prompt of a file", synonyms=SYNONYMS, elsewhere=elsewhere)
-    add_groups(run, BatchOptions, groups)
-    talk = ("system", "reasoning", *_GENERATION)
-    elsewhere |= _PROMPT
-    _add_talk(add("chat", "talk to the model at a terminal", elsewhere=elsewhere), talk)
-    _add_talk(add("generate", "continue plain text at a terminal", elsewhere=elsewhere), _GENERATION)
-    encode = add("encode", "token ids of every line of text")
-    add_flags(encode, EncodeOptions, ("input", "output", "encoding", "json"))
-    decode = add("decode", "text of every line of token ids")
-    add_flags(decode, DecodeOptions, ("line", "input", "output", "encoding", "json"))
-    _add_score(add("score", "METEOR and BERTScore against reference answers"))
+    add_commands(parser, _COMMANDS)
     return parser
-
-
-def _add_talk(parser: Parser, generation: Sequence[str]) -> None:
-    add_flags(parser, TalkOptions, ("prompt",))
-    add_groups(
-        parser, TalkOptions, {"generation": generation, "server": ("backend", "server_url", "ca_file")}
-    )
-    add_flags(parser, TalkOptions, ("log_level",))
-
-
-def _add_score(parser: Parser) -> None:
-    files = parser.add_argument_group("files")
-    files.add_argument(
-        "--model",
-        "-m",
-        choices=("20b", "120b"),
-        help=f"score {_TOKEN_IDS.format('MODEL')} of ./submission against the one of ./references",
-    )
-    add_flags(files, ScoreOptions, ("submission", "references", "encoding", "thresholds", "output"))
-    groups = {
-        "METEOR": ("wordnet", "num_workers"),
-        "BERTScore": ("bert_model", "num_layers", "device", "batch_size"),
-    }
-    add_groups(parser, ScoreOptions, groups)
 
 
 def parse_options(argv: list[str]) -> BatchOptions | TalkOptions | FileOptions:
     """Parse the flags of one command; argparse exits with code 2 and one line on wrong usage."""
     parser = build_parser()
-    if "-m" in argv and _COMMANDS.isdisjoint(argv):
+    if "-m" in argv and _COMMANDS.keys().isdisjoint(argv):
         parser.error(f"-m: {MODES}")
     given = parsed(parser, argv)
-    match given["command"]:
-        case "encode":
-            return read(EncodeOptions, given)
-        case "decode":
-            return read(DecodeOptions, given)
-        case "score":
-            return _score_options(parser, given)
-        case "run":
-            return read(BatchOptions, given)
-    return read(TalkOptions, given | {"chat": given["command"] == "chat"})
+    command = given["command"]
+    if command == "score":
+        _complete(parser, given)
+    cls: type[BatchOptions | TalkOptions | FileOptions] = _COMMANDS[command].options
+    return read(cls, given | {"chat": command == "chat"})
 
 
-def _score_options(parser: Parser, given: dict[str, Any]) -> ScoreOptions:
+def _complete(parser: Parser, given: dict[str, Any]) -> None:
+    """The files of ``score`` that --model names."""
     model = given["model"]
     needed = {"submission": "--input", "references": "--reference-data"}
     for name, typed in needed.items():
@@ -294,4 +293,3 @@ def _score_options(parser: Parser, given: dict[str, Any]) -> ScoreOptions:
     for name in ("num_workers", "batch_size"):
         if given[name] is not None and given[name] < 1:
             parser.error(f"--{name.replace('_', '-')} is {given[name]}, expected at least 1")
-    return read(ScoreOptions, given)

@@ -96,9 +96,9 @@ def _hints_of(cls: type) -> Mapping[str, Any]:
 
 
 def add_groups(parser: argparse.ArgumentParser, cls: type, groups: Mapping[str, Iterable[str]]) -> None:
-    """Add groups of flags by their titles."""
+    """Add groups of flags by their titles; without a title they stand beside ``--help``."""
     for title, names in groups.items():
-        add_flags(parser.add_argument_group(title), cls, names)
+        add_flags(parser.add_argument_group(title) if title else parser, cls, names)
 
 
 class Command(NamedTuple):
