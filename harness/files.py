@@ -187,6 +187,15 @@ def not_written(path: Path, error: OSError, other: str) -> ConfigError:
     return ConfigError(f"{path}: cannot be written: {refused(error, f'choose another {other}')}")
 
 
+@contextmanager
+def explained_write(path: Path, other: str) -> Iterator[None]:
+    """A block that writes a file where the user wants it. Raises ConfigError where it cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise not_written(path, error, other) from error
+
+
 def require_other(path: Path, *read: Path) -> None:
     """Raise ConfigError where a file to write is one of those that are read."""
     with suppress(OSError):  # a missing file cannot be the input under another name
@@ -206,13 +215,11 @@ def loses_content(path: Path) -> bool:
 
 def require_own(path: Path, begin: bytes, kind: str, flag: str) -> None:
     """Raise ConfigError where a file to replace is not empty and does not begin as those written there do."""
-    try:
+    with explained_write(path, flag):
         if not loses_content(path):
             return
         with path.open("rb") as file:
             is_own = file.read(len(begin)) == begin
-    except OSError as error:
-        raise not_written(path, error, flag) from None
     if not is_own:
         raise not_replaced(path, kind, flag)
 

@@ -7,11 +7,12 @@ from pathlib import Path
 import msgspec
 
 from harness.batch.batch_options import DEFAULT_ENCODING, DecodeOptions, EncodeOptions
-from harness.batch.formats import Ids, cut_off, id_line, read_ids, read_texts, writing
+from harness.batch.formats import Ids, cut_off, id_line, read_ids, read_texts
 from harness.cli.streams import require_stdout
 from harness.dataset import tokenizer
 from harness.dataset.model_tokenizer import load_tokenizer
 from harness.errors import EXIT_VALID, ConfigError, DatasetError
+from harness.files import atomic_write, explained_write, require_other
 from harness.text import counted, show
 
 
@@ -79,7 +80,8 @@ def convert(options: EncodeOptions | DecodeOptions) -> int:
     if options.output is None:
         sys.stdout.buffer.writelines(lines)
     else:
-        with writing(options.output, options.input) as file:
+        require_other(options.output, options.input)
+        with explained_write(options.output, "--output"), atomic_write(options.output) as file:
             file.writelines(lines)
     require_stdout()
     if isinstance(options, DecodeOptions) and (warning := cut_off(options.input)):

@@ -8,16 +8,14 @@ import codecs
 import os
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from harness.errors import DatasetError
-from harness.files import atomic_write, not_written, require_other
+from harness.files import atomic_write
 from harness.text import counted, printable
 
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # the marks that such a file begins with
@@ -92,20 +90,6 @@ def write_answers(path: Path, answers: Iterable[Iterable[int]]) -> None:
         for answer in answers:
             file.write(id_line(answer))
         file.write(b"\n")
-
-
-@contextmanager
-def writing(path: Path, *read: Path) -> Iterator[IO[bytes]]:
-    """A file that appears once it is complete, in place of none of those that are ``read``.
-
-    Raises ConfigError where it cannot be written.
-    """
-    require_other(path, *read)
-    try:
-        with atomic_write(path) as file:
-            yield file
-    except OSError as error:
-        raise not_written(path, error, "--output") from error
 
 
 def _read(path: Path) -> bytes:

@@ -12,10 +12,10 @@ import msgspec
 from harness.batch.batch_options import ScoreOptions
 from harness.batch.bert_score_f1 import bert_scores, find_model
 from harness.batch.encoding import open_encoding
-from harness.batch.formats import cut_off, read_ids, writing
+from harness.batch.formats import cut_off, read_ids
 from harness.batch.meteor import find_wordnet, meteor_scores
 from harness.errors import EXIT_THRESHOLD, EXIT_VALID, ConfigError, DatasetError
-from harness.files import read_decoded, require_other
+from harness.files import atomic_write, explained_write, read_decoded, require_other
 from harness.progress.progress_line import ProgressBar
 from harness.rows.attempts import require_writable
 from harness.text import counted, show
@@ -229,5 +229,5 @@ def _write(
         "reference_tokens": pa.array(references.lengths[:lines], pa.int64()),
         **{metric.name: pa.array(metric.scores, pa.float64()) for metric in metrics},
     }
-    with writing(path) as file:
+    with explained_write(path, "--output"), atomic_write(path) as file:
         pq.write_table(pa.table(columns), file)

@@ -20,8 +20,8 @@ from harness.files import (
     ACCURACY_TEXT,
     RUN_RECORD,
     atomic_write,
+    explained_write,
     is_device,
-    not_written,
     require_other,
     require_own,
     unofficial,
@@ -429,8 +429,6 @@ def _require_writable(files: Sequence[Path | None]) -> None:
             )
         if file.is_dir():
             raise GradingError(f"{file}: is a folder, expected the name of a file; add one")
-        try:
+        with explained_write(file, "place"):
             if not is_device(file):
                 tempfile.TemporaryFile(dir=file.parent).close()
-        except OSError as error:
-            raise not_written(file, error, "place") from error

@@ -14,7 +14,7 @@ from harness.files import (
     RUN_RECORD,
     SUMMARY,
     atomic_write,
-    not_written,
+    explained_write,
     require_own,
 )
 from harness.progress import watch_screen
@@ -89,10 +89,8 @@ def list_runs(options: ListOptions) -> None:
     outcomes = read_outcomes(options.folders)
     if options.csv is not None:
         require_own(options.csv, runs_table.CSV_BEGIN, "table of runs", "--csv")
-        try:
+        with explained_write(options.csv, "--csv"):
             runs_table.write_csv(options.csv, outcomes)
-        except OSError as error:
-            raise not_written(options.csv, error, "--csv") from None
     if options.output is not None:
         write_or_explain(options.output, overview_page(outcomes, options.output.parent))
     if options.json is not None:
@@ -109,11 +107,8 @@ def _write_json(path: Path, text: str) -> None:
         require_stdout()
         return
     require_own(path, runs_table.JSON_BEGIN, "table of runs", "--json")
-    try:
-        with atomic_write(path) as file:
-            file.write(f"{text}\n".encode())
-    except OSError as error:
-        raise not_written(path, error, "--json") from None
+    with explained_write(path, "--json"), atomic_write(path) as file:
+        file.write(f"{text}\n".encode())
 
 
 def _one_run(folder: Path) -> Path:

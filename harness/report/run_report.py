@@ -11,7 +11,7 @@ from harness.analysis.run_files import read_run
 from harness.cli.commands import shown, start_of
 from harness.defects import Defects
 from harness.errors import HarnessError, RunError, explained, machine_failure
-from harness.files import ACCURACY_RESULT, REPORT, RUN_RECORD, atomic_write, not_written, require_own
+from harness.files import ACCURACY_RESULT, REPORT, RUN_RECORD, atomic_write, explained_write, require_own
 from harness.record.accuracy_result import left_log_sha256
 from harness.record.run_record import RunRecord
 from harness.report.html.page import PAGE_BEGIN, Page, write_page
@@ -36,10 +36,8 @@ def page_of(folder: Path) -> Page:
 def write_or_explain(path: Path, page: Page) -> None:
     """Write a page. Raises ConfigError where it cannot be written, and for a file that is no page."""
     require_own(path, PAGE_BEGIN, "page", "--output")
-    try:
+    with explained_write(path, "--output"):
         write_page(path, page)
-    except OSError as error:
-        raise not_written(path, error, "--output") from None
 
 
 def write_report_of(record: RunRecord) -> None:

@@ -18,7 +18,7 @@ from harness.config.generation import SamplingParameters
 from harness.config.plans import ClientPlan
 from harness.config.protocol import Answers
 from harness.errors import ConfigError
-from harness.files import JOURNAL_DIR, hold, not_written, open_lock
+from harness.files import JOURNAL_DIR, explained_write, hold, open_lock
 from harness.json_files import read_json, write_json
 from harness.record.journal import lost_rows, read_journal
 from harness.record.outcome import FailureKind
@@ -131,12 +131,10 @@ def require_writable(output: Path) -> None:
     folder = output.parent
     while not folder.exists():
         folder = folder.parent
-    try:
+    with explained_write(output, "output file"):
         if output.exists() and not output.is_file():
             raise IsADirectoryError(0, "not a regular file")
         Path(tempfile.mkdtemp(prefix=".probe-", dir=folder)).rmdir()
-    except OSError as error:
-        raise not_written(output, error, "output file") from error
 
 
 @contextmanager

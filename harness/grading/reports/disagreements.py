@@ -6,7 +6,7 @@ Markdown, or HTML by the file's name.
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from harness.files import atomic_write, not_written
+from harness.files import atomic_write, explained_write
 from harness.grading.decoding.output_sources import Outputs
 from harness.grading.evaluation.evaluate import GradedSample
 from harness.grading.graders.grader import LIVECODEBENCH
@@ -59,11 +59,8 @@ def write_report(
         text = samples_html(sections, texts, heading, meanings)
     else:
         text = _markdown(sections, texts, heading, meanings)
-    try:
-        with atomic_write(path) as file:
-            file.write(text.encode("utf-8", "replace"))
-    except OSError as error:
-        raise not_written(path, error, "--disagreements") from error
+    with explained_write(path, "--disagreements"), atomic_write(path) as file:
+        file.write(text.encode("utf-8", "replace"))
 
 
 _Sections = Mapping[str, Sequence[GradedSample]]

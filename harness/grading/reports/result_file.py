@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.files import atomic_write, not_written
+from harness.files import atomic_write, explained_write
 from harness.grading.decoding.output_sources import Outputs
 from harness.grading.evaluation.evaluate import Evaluation, GradedSample
 from harness.grading.evaluation.pass_criteria import MetricResult, TargetResult
@@ -23,11 +23,8 @@ _PREVIEW = 200  # tokens of an output, and then characters
 
 def write_result(path: Path, result: Json) -> None:
     """Write the file completely or not at all. Raises ConfigError if it cannot be written."""
-    try:
-        with atomic_write(path, ".part") as file:
-            file.write((json.dumps(result, indent=2) + "\n").encode())
-    except OSError as error:
-        raise not_written(path, error, "--output") from error
+    with explained_write(path, "--output"), atomic_write(path, ".part") as file:
+        file.write((json.dumps(result, indent=2) + "\n").encode())
 
 
 def result(evaluation: Evaluation, target: TargetResult, sandbox: Sandbox | None) -> Json:

@@ -11,7 +11,7 @@ from typing import IO, Any
 from harness.dataset.extended_table import NewColumn, write_extended, write_frame
 from harness.dataset.table import open_table
 from harness.errors import DatasetError
-from harness.files import PICKLE_SUFFIXES, atomic_write, loses_content, not_replaced, not_written
+from harness.files import PICKLE_SUFFIXES, atomic_write, explained_write, loses_content, not_replaced
 from harness.grading.decoding.output_sources import IDS, LENGTH, TEXT, Outputs
 from harness.grading.evaluation.evaluate import GradedSample
 from harness.grading.scoring.grade import EXACT_MATCH, GradingMode
@@ -42,14 +42,11 @@ def save_outputs(path: Path, graded: Sequence[GradedSample], outputs: Outputs) -
     Parquet is written in batches and needs little memory; a pickle is built in memory.
     """
     rows = (_row(sample, outputs) for sample in graded if sample.has_output)
-    try:
-        with atomic_write(path) as file:
-            if path.suffix.lower() in PICKLE_SUFFIXES:
-                write_frame(file, by_key(cell for row in rows for cell in row.items()).items())
-            else:
-                _write_parquet(file, rows)
-    except OSError as error:
-        raise not_written(path, error, "--save-outputs") from error
+    with explained_write(path, "--save-outputs"), atomic_write(path) as file:
+        if path.suffix.lower() in PICKLE_SUFFIXES:
+            write_frame(file, by_key(cell for row in rows for cell in row.items()).items())
+        else:
+            _write_parquet(file, rows)
 
 
 def _row(sample: GradedSample, outputs: Outputs) -> OutputRow:
@@ -121,10 +118,8 @@ def write_evaluated(path: Path, references: Path, graded: Sequence[GradedSample]
             NewColumn(LENGTH, "int32", of_output(lambda sample: sample.logged and sample.logged.tokens)),
             *columns,
         ]
-    try:
+    with explained_write(path, "place"):
         write_extended(path, table, range(len(graded)), columns)
-    except OSError as error:
-        raise not_written(path, error, "place") from error
 
 
 def _accuracy(sample: GradedSample) -> float | None:
