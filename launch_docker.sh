@@ -33,9 +33,8 @@ EOF
 }
 
 parse_options() {
-    backend=${MLPERF_BACKEND:-sglang} image='' name='' gpu=nvidia gpus=all mounts=${EXTRA_MOUNTS:-} local_user=0 dry_run='' background=''
+    backend=${MLPERF_BACKEND:-sglang} image='' name='' gpu=nvidia gpus=all mounts=${EXTRA_MOUNTS:-} local_user=0
     cache=${HF_HOME:-$HOME/.cache/huggingface}
-    passed=()
     while (($#)); do
         case ${1%%=*} in
             -h | --help) usage && exit 0 ;;

@@ -7,7 +7,6 @@ source scripts/launch_options.sh
 
 docker_image=lmsysorg/sglang:v$(<sglang/VERSION)
 sandbox_name=mlperf-sglang
-dry_run=''
 
 usage() {
     cat <<EOF

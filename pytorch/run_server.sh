@@ -28,28 +28,20 @@ EOF
 }
 
 parse_options() {
-    benchmark=gpt-oss-120b model_path='' tp='' dry_run='' background=''
-    dummy_weights='' layers=''
-    passed=()
+    tp=''
     while (($#)); do
+        taken=1
         case ${1%%=*} in
-            -h | --help) usage && exit 0 ;;
-            --dry-run) dry_run=1 && shift ;;
-            --dummy-weights | --dummy_weights) dummy_weights=1 && shift ;;
-            --layers) take_count "$@" && layers=$value && shift "$taken" ;;
-            --background) take "$@" && background=$value && shift "$taken" ;;
-            --benchmark) take "$@" && benchmark=$value && shift "$taken" ;;
-            --model_path | --model-path | --model) take "$@" && model_path=$value && shift "$taken" ;;
-            --tp | -tp | --tensor-parallel-size | --tp-size) take_count "$@" && tp=$value && shift "$taken" ;;
+            --tp | -tp | --tensor-parallel-size | --tp-size) take_count "$@" && tp=$value ;;
             --dp | -dp | --data-parallel-size | --dp-size)
-                take_count "$@" && shift "$taken"
+                take_count "$@"
                 ((value == 1)) || fail "--dp is '$value': start a server for each replica, with a --port of its own"
                 ;;
-            --) shift && passed+=("$@") && break ;;
-            *) passed+=("$1") && shift ;;
+            *) take_common "$@" ;;
         esac
+        shift "$taken"
     done
-    read_definition "$benchmark"
+    read_definition
     model_path=$(absolute "$model_path")
     build_server_args
 }

@@ -5,6 +5,8 @@
 # The array passed holds the flags that the user gives to the server, server_args those that it gets.
 
 configs=$(dirname -- "${BASH_SOURCE[0]}")/../configs
+benchmark=gpt-oss-120b model_path='' dummy_weights='' layers='' background='' dry_run=''
+passed=()
 
 fail() {
     printf '%s: %s\n' "${0##*/}" "$1" >&2
@@ -33,17 +35,32 @@ check_count() {
     [[ $2 =~ ^[1-9][0-9]*$ ]] || fail "$1 is '$2', expected an integer of at least 1"
 }
 
-# read_definition BENCHMARK: the model and its revision are those of the definition, unless model_path is another. With
+# take_common OPTION...: take an option that the scripts of all servers have, or pass a flag on.
+take_common() {
+    case ${1%%=*} in
+        -h | --help) usage && exit 0 ;;
+        --dry-run) dry_run=1 ;;
+        --dummy-weights | --dummy_weights) dummy_weights=1 ;;
+        --layers) take_count "$@" && layers=$value ;;
+        --background) take "$@" && background=$value ;;
+        --benchmark) take "$@" && benchmark=$value ;;
+        --model_path | --model-path | --model) take "$@" && model_path=$value ;;
+        --) passed+=("${@:2}") taken=$# ;;
+        *) passed+=("$1") ;;
+    esac
+}
+
+# read_definition: the model and its revision are those of the benchmark's definition, unless model_path is another. With
 # dummy_weights it is a folder without weights, of this many layers, for any name of configs/architectures.
 read_definition() {
-    definition=$configs/$1.toml revision=''
-    [[ -z ${layers:-} || -n $dummy_weights ]] || fail "--layers $layers cuts a model with --dummy-weights only"
-    if [[ -n ${dummy_weights:-} && $1 != */* ]]; then
+    definition=$configs/$benchmark.toml revision=''
+    [[ -z $layers || -n $dummy_weights ]] || fail "--layers $layers cuts a model with --dummy-weights only"
+    if [[ -n $dummy_weights && $benchmark != */* ]]; then
         [[ -z $model_path ]] || fail "--dummy-weights has the benchmark's architecture; omit --model_path $model_path"
-        model_path=$(python3 "$configs/../scripts/dummy_model.py" "$1" $layers) || exit 2
+        model_path=$(python3 "$configs/../scripts/dummy_model.py" "$benchmark" $layers) || exit 2
         return 0
     fi
-    [[ $1 != */* && -f $definition ]] || fail "--benchmark $1: expected one of $(benchmarks)"
+    [[ $benchmark != */* && -f $definition ]] || fail "--benchmark $benchmark: expected one of $(benchmarks)"
     model_path=${model_path:-$(defined model)}
     [[ $model_path != "$(defined model)" || -e $model_path ]] || revision=$(defined model_revision)
 }
@@ -109,7 +126,7 @@ program_of() {
 run_or_print() {
     if [[ -n $dry_run ]]; then
         printf '%q ' "$@" | sed 's/ $/\n/'
-    elif [[ -n ${background:-} ]]; then
+    elif [[ -n $background ]]; then
         start_in_background "$(passed_value --port 30000)" "$@"
     else
         exec "$@"

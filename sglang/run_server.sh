@@ -39,28 +39,20 @@ EOF
 }
 
 parse_options() {
-    benchmark=gpt-oss-120b model_path='' eagle_path='' speculate='' dp='' stream_interval=500 prefix_caching='' dry_run='' background=''
-    dummy_weights='' layers=''
-    passed=()
+    eagle_path='' speculate='' dp='' stream_interval=500 prefix_caching=''
     while (($#)); do
+        taken=1
         case ${1%%=*} in
-            -h | --help) usage && exit 0 ;;
-            --dry-run) dry_run=1 && shift ;;
-            --background) take "$@" && background=$value && shift "$taken" ;;
-            --benchmark) take "$@" && benchmark=$value && shift "$taken" ;;
-            --enable_speculative_decode) speculate=1 && shift ;;
-            --dummy-weights | --dummy_weights) dummy_weights=1 && shift ;;
-            --layers) take_count "$@" && layers=$value && shift "$taken" ;;
-            --enable_prefix_caching | --enable-prefix-caching) prefix_caching=1 && shift ;;
-            --model_path | --model-path | --model) take "$@" && model_path=$value && shift "$taken" ;;
-            --eagle_path) take "$@" && eagle_path=$value speculate=1 && shift "$taken" ;;
-            --dp | --dp-size | --data-parallel-size) take_count "$@" && dp=$value && shift "$taken" ;;
-            --stream_interval | --stream-interval) take_count "$@" && stream_interval=$value && shift "$taken" ;;
-            --) shift && passed+=("$@") && break ;;
-            *) passed+=("$1") && shift ;;
+            --enable_speculative_decode) speculate=1 ;;
+            --enable_prefix_caching | --enable-prefix-caching) prefix_caching=1 ;;
+            --eagle_path) take "$@" && eagle_path=$value speculate=1 ;;
+            --dp | --dp-size | --data-parallel-size) take_count "$@" && dp=$value ;;
+            --stream_interval | --stream-interval) take_count "$@" && stream_interval=$value ;;
+            *) take_common "$@" ;;
         esac
+        shift "$taken"
     done
-    read_definition "$benchmark"
+    read_definition
     [[ -z $speculate ]] || choose_draft_model
     refuse_draft_of_another_model
     model_path=$(absolute "$model_path")

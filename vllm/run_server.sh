@@ -32,27 +32,19 @@ EOF
 }
 
 parse_options() {
-    benchmark=gpt-oss-120b model_path='' tp='' dp=1 max_model_len='' dtype='' dry_run='' background=''
-    dummy_weights='' layers=''
-    passed=()
+    tp='' dp=1 max_model_len='' dtype=''
     while (($#)); do
+        taken=1
         case ${1%%=*} in
-            -h | --help) usage && exit 0 ;;
-            --dry-run) dry_run=1 && shift ;;
-            --dummy-weights | --dummy_weights) dummy_weights=1 && shift ;;
-            --layers) take_count "$@" && layers=$value && shift "$taken" ;;
-            --background) take "$@" && background=$value && shift "$taken" ;;
-            --benchmark) take "$@" && benchmark=$value && shift "$taken" ;;
-            --model_path | --model-path | --model) take "$@" && model_path=$value && shift "$taken" ;;
-            --tp | -tp | --tensor-parallel-size) take_count "$@" && tp=$value && shift "$taken" ;;
-            --dp | -dp | --data-parallel-size) take_count "$@" && dp=$value && shift "$taken" ;;
-            --max_model_len | --max-model-len) take_count "$@" && max_model_len=$value && shift "$taken" ;;
-            --dtype) take "$@" && dtype=$value && shift "$taken" ;;
-            --) shift && passed+=("$@") && break ;;
-            *) passed+=("$1") && shift ;;
+            --tp | -tp | --tensor-parallel-size) take_count "$@" && tp=$value ;;
+            --dp | -dp | --data-parallel-size) take_count "$@" && dp=$value ;;
+            --max_model_len | --max-model-len) take_count "$@" && max_model_len=$value ;;
+            --dtype) take "$@" && dtype=$value ;;
+            *) take_common "$@" ;;
         esac
+        shift "$taken"
     done
-    read_definition "$benchmark"
+    read_definition
     set_benchmark_defaults
     model_path=$(absolute "$model_path")
     build_server_args
