@@ -15,7 +15,7 @@ import numpy as np
 from harness.analysis.early_stopping import late_first_tokens, over_limit_text, surely_slow
 from harness.errors import RunError
 from harness.files import JOURNAL_DIR
-from harness.progress.progress_line import ProgressSnapshot
+from harness.progress.progress_line import Over, ProgressSnapshot
 from harness.record.journal import JournalTail, read_journal
 from harness.text import by_kind, counted
 
@@ -36,13 +36,6 @@ class ValidityRules(msgspec.Struct, frozen=True):
     """of TTFT and TPOT; empty where the run is not judged by them"""
     most_over: int = 0
     """queries that may be over each limit; -1: with so few no run can be VALID"""
-
-
-class Over(msgspec.Struct):
-    """Queries over each limit."""
-
-    ttft: int = 0
-    tpot: int = 0
 
 
 class _Look(msgspec.Struct, frozen=True):
@@ -69,15 +62,14 @@ class LimitWatch:
         # Of the queries that have ended, by their replica.
         self._at: dict[str, Counter[int]] = {"TTFT": Counter(), "TPOT": Counter()}
 
-    def look(self, moment: ProgressSnapshot) -> tuple[str, int]:
-        """The limit with the most queries over it, and their number. Raises OSError."""
+    def look(self, moment: ProgressSnapshot) -> None:
+        """Count up to this moment. Raises OSError."""
         before = self._at["TTFT"].total()  # the journal adds some that were overdue at the moment
         self._count_ended()
         ended = self._at["TTFT"].total()
         late = max(self.over.ttft, ended, before + self._overdue(moment))
         self.over = Over(late, self._at["TPOT"].total())
         self._looks.append(_Look(moment.elapsed_s, moment.issued, late - ended))
-        return max(("TTFT", self.over.ttft), ("TPOT", self.over.tpot), key=lambda pair: pair[1])
 
     def most_at(self, name: str) -> tuple[int, int]:
         """The replica with the most of the ended queries over a limit, and their number."""
@@ -133,9 +125,9 @@ class LostWatch:
         return faults[0] if faults else failures_text(moment) or over
 
     @property
-    def late(self) -> int:
-        """Queries over the TTFT limit at the last look, at least."""
-        return 0 if self._limits is None else self._limits.over.ttft
+    def over(self) -> Over:
+        """Queries over each limit at the last look, at least."""
+        return Over() if self._limits is None else self._limits.over
 
     def is_lost_by(self, replicas: Sequence[int], from_s: float, to_s: float) -> bool:
         """Whether it would not be lost without the queries that waited for these replicas in that time.
@@ -154,7 +146,8 @@ class LostWatch:
         return over <= max(self._rules.most_over, 0)
 
     def _over_limit(self, limits: LimitWatch, moment: ProgressSnapshot) -> str:
-        name, count = limits.look(moment)
+        limits.look(moment)
+        name, count = limits.over.most
         text, (replica, part) = over_limit_text(name, count, self._rules.most_over), limits.most_at(name)
         # Of replicas that share them evenly none comes near.
         most = len(self._urls) > 1 and part >= max(_FEWEST, count * (1 + 1 / len(self._urls)) / 2)

@@ -278,7 +278,7 @@ class ProgressLog:
             ended_last_minute=len(recent),
             ttft=_latencies(ttft_ns(recent)),
             tpot=_latencies(tpot_ns(recent)),
-            over_limit=self._over_limits(s.late),
+            over_limit=self._over_limits(s.over.ttft),
             slowest=self._slowest(),
             imbalance=s.imbalance,
             stragglers=len({one.url for one in self.watch.stragglers_now}),

@@ -75,6 +75,18 @@ class Latencies(msgspec.Struct, frozen=True):
     p99_ms: float
 
 
+class Over(msgspec.Struct, frozen=True):
+    """Queries over each limit."""
+
+    ttft: int = 0
+    tpot: int = 0
+
+    @property
+    def most(self) -> tuple[str, int]:
+        """The limit that more of them are over, and their number."""
+        return max(("TTFT", self.ttft), ("TPOT", self.tpot), key=lambda pair: pair[1])
+
+
 class ProgressSnapshot(msgspec.Struct, frozen=True):
     """A run at one moment; None: not known (yet)."""
 
@@ -107,8 +119,8 @@ class ProgressSnapshot(msgspec.Struct, frozen=True):
     """the replicas that have the last queries, while others have none"""
     lost: str = ""
     """why the run can no longer become VALID"""
-    late: int = 0
-    """queries over the TTFT limit, at least: also those that still wait for their first token"""
+    over: Over = Over()
+    """at least these: of TTFT also those that still wait for their first token"""
     standing: str = ""
     """servers, or data-parallel ranks of them, that show no sign of life"""
     silent_s: float = 0.0

@@ -18,10 +18,11 @@ from harness.config.plans import RunPlan
 from harness.config.run_options import RunOptions
 from harness.config.run_plan import resolve_plan
 from harness.errors import RunError
+from harness.files import JOURNAL_DIR
 from harness.peak.ladder.ladder_plan import LadderPlan, ladder_client
 from harness.peak.ladder.steps import Step
 from harness.peak.peak_options import SearchOptions
-from harness.peak.search.cut_off import CutOff, FailureCut
+from harness.peak.search.cut_off import CutOff, FailureCut, over_by_loadgen
 from harness.peak.search.policy import Action
 from harness.peak.search.probe import Probe
 from harness.peak.search.probe_record import probe_of, write_conf
@@ -171,7 +172,7 @@ class RunProber(msgspec.Struct, dict=True):
         folder.mkdir(parents=True)
         conf = write_conf(folder, self.options.user_conf, self.base.plan.model_key, rate)
         plan = search_run(self.options, folder, conf)
-        watch = CutOff(plan.client.log_dir, self.base.limits_ns, scheduled.most_over)
+        watch = CutOff(scheduled.most_over)
         fails = failure_cut(self.options)
 
         def on_progress(snapshot: ProgressSnapshot) -> None:
@@ -183,11 +184,12 @@ class RunProber(msgspec.Struct, dict=True):
             record = run(plan, on_plan=self._check_servers, on_progress=on_progress, on_line=self.on_line)
         self.events = record.events
         require_no_signal(record.interrupted_by)
-        watch.count_all()
+        cut, journal = watch.cut, plan.client.log_dir / JOURNAL_DIR
+        over = over_by_loadgen(journal, self.base.limits_ns) if cut is None else cut.over
         self.watcher.record(record)
-        failures = self._empty() if watch.decided_s is not None else ()
+        failures = () if cut is None else self._empty()
         name = plan.client.log_dir.relative_to(self.folder).as_posix()
-        return probe_of(record, scheduled, watch, time.monotonic() - began, name, failures)
+        return probe_of(record, scheduled, cut, over, time.monotonic() - began, name, failures)
 
     def _check_servers(self, record: RunRecord) -> None:
         """Raise ServerError where the servers are others than when the search began."""

@@ -14,7 +14,7 @@ from harness.config.deadlines import FailurePolicy
 from harness.config.server_urls import folded
 from harness.errors import RunError, machine_failure
 from harness.progress.lost_run import LostRunError, LostWatch
-from harness.progress.progress_line import ProgressSnapshot
+from harness.progress.progress_line import Over, ProgressSnapshot
 from harness.record.run_events import EventLog
 from harness.record.settled import ServerInfo
 from harness.text import counted, moment
@@ -371,8 +371,8 @@ class Alarms:
 
     def marked(self, snapshot: ProgressSnapshot) -> ProgressSnapshot:
         """The snapshot with the alarms of the last look."""
-        late = 0 if self._rule is None else self._rule.watch.late
-        return replace(snapshot, standing=self._stands, lost=self._lost, late=late)
+        over = Over() if self._rule is None else self._rule.watch.over
+        return replace(snapshot, standing=self._stands, lost=self._lost, over=over)
 
     def _asked(self, now: float, loads: Sequence[int]) -> list[AskedServer]:
         arrived = self._session.arrived_s()

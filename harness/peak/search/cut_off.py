@@ -10,38 +10,26 @@ import numpy.typing as npt
 from harness.analysis.early_stopping import late_first_tokens, over_limit_text
 from harness.analysis.statistics import completed
 from harness.analysis.statistics import tpot_ns as tpot_of
-from harness.files import JOURNAL_DIR
 from harness.peak.search.probe import NO_ROOM
-from harness.progress.lost_run import LimitWatch, LostRunError, Over, failures_text
-from harness.progress.progress_line import ProgressSnapshot
+from harness.progress.lost_run import LostRunError, failures_text
+from harness.progress.progress_line import Over, ProgressSnapshot
 from harness.record.journal import COMPLETE, FIRST_TOKEN, Rows, read_journal, read_loadgen_calls
 
 _TOLD_S = 3.0  # by then what the first failure was is on disk, and the alarm has said it
 
 
 class CutOff:
-    """Counts the queries over a limit while a run lasts; raises LostRunError once they are too many."""
+    """Ends a run once more queries are over a limit than may be; ``cut`` is then the moment at which."""
 
-    def __init__(self, log_dir: Path, limits_ns: Mapping[str, int], most_over: int) -> None:
-        self.over = Over()
-        self.decided_s: float | None = None
-        self._journal = log_dir / JOURNAL_DIR
-        self._limits = LimitWatch(log_dir, limits_ns)
-        self._ttft_ns, self._tpot_ns = limits_ns["TTFT"], limits_ns["TPOT"]
+    def __init__(self, most_over: int) -> None:
+        self.cut: ProgressSnapshot | None = None
         self._most_over = most_over
 
     def __call__(self, moment: ProgressSnapshot) -> None:
-        """Look at the run. Raises LostRunError and OSError."""
-        name, count = self._limits.look(moment)
-        self.over = self._limits.over
-        if reason := over_limit_text(name, count, self._most_over):
-            self.decided_s = moment.elapsed_s
+        """Look at the run. Raises LostRunError."""
+        if reason := over_limit_text(*moment.over.most, self._most_over):
+            self.cut = moment
             raise LostRunError(reason)
-
-    def count_all(self) -> None:
-        """Count by LoadGen's own times, in a run that was not cut. Raises OSError."""
-        if self.decided_s is None:
-            self.over = over_by_loadgen(self._journal, self._ttft_ns, self._tpot_ns)
 
 
 class FailureCut:
@@ -58,11 +46,12 @@ class FailureCut:
                 raise LostRunError(f"{failures_text(moment)} (--no-fail-fast: never ended by that)")
 
 
-def over_by_loadgen(journal: Path, ttft_ns: int, tpot_ns: int) -> Over:
+def over_by_loadgen(journal: Path, limits_ns: Mapping[str, int]) -> Over:
     """Queries over each limit by the times at which LoadGen was called, from the issue of each.
 
     Raises OSError. LoadGen counts a first token from the scheduled time, which is a little earlier.
     """
+    ttft_ns, tpot_ns = limits_ns["TTFT"], limits_ns["TPOT"]
     rows, calls = completed(read_journal(journal).rows), read_loadgen_calls(journal)
     first, done = (calls[calls["kind"] == kind] for kind in (FIRST_TOKEN, COMPLETE))
     if not len(first) or not len(rows):

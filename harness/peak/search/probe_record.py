@@ -6,9 +6,9 @@ from harness.config.loadgen_conf import with_rows
 from harness.errors import RunError
 from harness.files import USER_CONF
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary
-from harness.peak.search.cut_off import CutOff
 from harness.peak.search.probe import NO_ROOM, Probe, ProbeVerdict
 from harness.peak.search.schedule import ScheduledRun
+from harness.progress.progress_line import Over, ProgressSnapshot
 from harness.record.run_record import Distribution, RunRecord
 
 _CLIENT_BOUND = 0.05  # A run counts as bound by this client above this part of its time.
@@ -24,14 +24,20 @@ def write_conf(folder: Path, user_conf: Path, model_key: str, rate: float) -> Pa
 
 
 def probe_of(
-    record: RunRecord, run: ScheduledRun, watch: CutOff, cost_s: float, folder: str, failures: tuple[str, ...]
+    record: RunRecord,
+    run: ScheduledRun,
+    cut: ProgressSnapshot | None,
+    over: Over,
+    cost_s: float,
+    folder: str,
+    failures: tuple[str, ...],
 ) -> Probe:
-    """The probe that a run was; ``failures``: why a server was not usable behind it.
+    """The probe that a run was; ``cut``: where it was ended; ``failures``: why a server was not usable then.
 
     A run in which this client had no room for a connection is INVALID and has no times. Raises RunError for
     one that shows nothing about its rate: other queries failed, a process or server was lost.
     """
-    cut_after_s, over = watch.decided_s, watch.over
+    cut_after_s = None if cut is None else cut.elapsed_s
     statistics, loadgen, verdict = record.statistics, record.loadgen, record.verdict
     assert statistics is not None and verdict is not None
     has_room = NO_ROOM not in statistics.failures

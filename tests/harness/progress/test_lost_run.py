@@ -1,16 +1,17 @@
 """When a run can no longer become VALID, and the words for it."""
 
+import numpy as np
 import pytest
 
 from harness.analysis.early_stopping import most_over_limit
 from harness.files import JOURNAL_DIR
 from harness.progress.lost_run import LostWatch, ValidityRules
-from harness.progress.progress_line import ProgressSnapshot
+from harness.progress.progress_line import Over, ProgressSnapshot
 from harness.record.journal import encode_row
 from tests import records
 
 LIMITS = {"TTFT": 600_000_000, "TPOT": 45_000_000}
-QUERIES, SECOND = 900, 10**9
+QUERIES, SECOND, MS = 900, 10**9, 10**6
 
 
 @pytest.fixture
@@ -80,10 +81,47 @@ def test_a_run_that_is_lost_by_one_pause_of_a_server(folder, replicas, from_s, t
     assert watch.is_lost_by(replicas, from_s, to_s) is lost
 
 
-def test_queries_that_wait_for_their_first_token_count(folder):
+@pytest.mark.parametrize(
+    ("answers", "over"),  # TTFT and TPOT in ms, tokens
+    [
+        ([(100, 40, 101)], Over()),
+        ([(601, 40, 101), (600, 45, 101)], Over(ttft=1)),
+        ([(100, 47, 101), (100, 46, 101)], Over(tpot=1)),  # 46 ms: within 100 ms that a report may be late
+        ([(100, 200, 2), (100, 146, 2)], Over(tpot=2)),
+        ([(100, 0, 1)], Over()),
+    ],
+)
+def test_answers_over_a_limit(folder, answers, over):
+    ttft_ms, tpot_ms, tokens = np.array(answers).T
+    issued_ns = np.full(len(answers), 100 * SECOND)
+    first_ns = issued_ns + ttft_ms * MS
+    last_ns = first_ns + tpot_ms * (tokens - 1) * MS
+    rows = records.rows_with(
+        len(answers), issued_ns=issued_ns, first_token_ns=first_ns, last_byte_ns=last_ns, osl=tokens
+    )
     watch = LostWatch(folder, RULES)
-    assert watch.look(snapshot(1.0, issued=30, first_tokens=0)) == ""
-    assert watch.look(snapshot(3.0, issued=60, first_tokens=0)).startswith("30 queries over the TTFT limit")
+    write(folder, rows)
+    write(folder, records.rows_with(9, first_token_ns=first_ns[0], osl=tokens[0], failure=1))
+    watch.look(snapshot())
+    assert watch.over == over
+
+
+@pytest.mark.parametrize(
+    ("moments", "waiting"),
+    [
+        # none is older than the limit and the second in which a first token may not be counted yet
+        ([(1.0, 10, 0), (2.0, 20, 0), (2.5, 30, 0)], 0),
+        ([(1.0, 10, 0), (3.0, 40, 0)], 10),
+        ([(1.0, 10, 0), (3.0, 40, 8)], 2),
+        ([(1.0, 10, 10), (3.0, 40, 30)], 0),
+        ([(1.0, 10, 0), (1.5, 15, 0), (3.2, 40, 4)], 11),
+    ],
+)
+def test_queries_without_a_first_token_count_once_they_are_too_old(folder, moments, waiting):
+    watch = LostWatch(folder, RULES)
+    for elapsed_s, issued, first_tokens in moments:
+        watch.look(snapshot(elapsed_s, issued, first_tokens=first_tokens))
+    assert watch.over == Over(ttft=waiting)
 
 
 @pytest.mark.parametrize(

@@ -134,3 +134,22 @@ def test_a_run_in_which_the_server_stood_is_made_again_once(tmp_path, caplog, st
     assert (probe.verdict, probe.folder) == (verdict, "probe-02/server/performance")
     (said,) = [one.getMessage() for one in caplog.records if "made again" in one.getMessage()]
     assert "probe-01" in said and stub.url in said
+
+
+@pytest.mark.engine
+def test_a_run_without_a_stream_is_not_cut_by_times_of_tokens(tmp_path):
+    """No query has a first token before its end: all counted as over the limit of TTFT, on any server."""
+    dataset, _ = small_dataset(tmp_path)
+    (tmp_path / "given.conf").write_text(CONF.replace("ttft_latency = 6000", "ttft_latency = 1500"))
+    with StubServer() as stub:
+        options = SearchOptions(
+            input_file=dataset,
+            server_url=(stub.url,),
+            output_dir=tmp_path,
+            user_conf=tmp_path / "given.conf",
+            max_new_tokens=8,
+            stream="off",
+        )
+        plan = search_run(options, tmp_path, options.user_conf, dry_run=True)
+        with closing(RunProber(options, tmp_path, run(plan, rate_follows=True), WATCHER)) as prober:
+            assert prober.probe(100).cut_after_s is None

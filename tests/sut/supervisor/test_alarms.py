@@ -15,7 +15,7 @@ from harness.errors import RunError
 from harness.files import JOURNAL_DIR, PROGRESS
 from harness.progress.lost_run import LostRunError, LostWatch, ValidityRules
 from harness.progress.progress_files import ProgressLog, read_progress
-from harness.progress.progress_line import ProgressSnapshot
+from harness.progress.progress_line import Over, ProgressSnapshot
 from harness.record.run_events import EventLog
 from harness.record.settled import RankListener
 from sut.servers.rank_listeners import metrics_pages
@@ -252,7 +252,7 @@ def test_a_silence_of_less_than_a_second_is_not_0_s(silent_s, shown):
 def test_a_run_that_ends_before_its_first_look_has_no_alarm():
     """Its last line is written all the same."""
     last = Alarms(session(), SERVERS, Ranks(), policy()).marked(snapshot())
-    assert (last.standing, last.lost, last.late) == ("", "", 0)
+    assert (last.standing, last.lost, last.over) == ("", "", Over())
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from harness.errors import RunError
-from harness.peak.search.cut_off import CutOff
 from harness.peak.search.probe_record import probe_of
 from harness.peak.search.schedule import ScheduledRun
+from harness.progress.progress_line import Over, ProgressSnapshot
 from harness.record.run_record import Bottleneck, ClientLoad
 from tests.records import ENDED
 
@@ -22,9 +22,8 @@ def of(result, cut_after_s=None, failures=(), *, complete=True, failed=None, bou
         statistics=replace(ENDED.statistics, failures=failed or {}),
         client_load=ClientLoad(cores={}, bottlenecks=(stretch,)),
     )
-    watch = CutOff(record.plan.client.log_dir, {"TTFT": 1, "TPOT": 1}, RUN.most_over)
-    watch.decided_s = cut_after_s
-    return probe_of(record, RUN, watch, 70.0, "probe-01", failures)
+    cut = None if cut_after_s is None else ProgressSnapshot(cut_after_s, 9, 9, 0)
+    return probe_of(record, RUN, cut, Over(), 70.0, "probe-01", failures)
 
 
 def test_a_complete_run_has_loadgens_figures():
