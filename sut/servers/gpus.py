@@ -100,7 +100,7 @@ class _Nvml:
     """NVIDIA GPUs. Raises ModuleNotFoundError without nvidia-ml-py, OSError where NVML does not start."""
 
     def __init__(self) -> None:
-        self._nvml = _imported("pynvml")
+        self._nvml = _imported("pynvml", lambda: importlib.import_module("pynvml"))
         self.errors = (self._nvml.NVMLError,)
         self.handles = _started("NVML", self._start, self.errors)
 
@@ -152,7 +152,7 @@ class _AmdSmi:
     """AMD GPUs. Raises ModuleNotFoundError without amdsmi, OSError where it does not start."""
 
     def __init__(self) -> None:
-        self._smi = _imported("amdsmi")
+        self._smi = _imported("amdsmi", lambda: importlib.import_module("amdsmi"))
         # Versions differ in functions, and in whether they return dictionaries.
         self.errors = (self._smi.AmdSmiException, AttributeError)
         self.handles = _started("amdsmi", self._start, self.errors)
@@ -250,11 +250,11 @@ def _millijoules(answer: Mapping[str, Any]) -> float | None:
     return None if count is None or resolution is None else count * resolution / 1000
 
 
-def _imported(name: str) -> Any:
+def _imported(name: str, load: Callable[[], Any]) -> Any:
     """The module. Raises ModuleNotFoundError without it, OSError where its library does not load."""
     try:
         with redirect_stdout(io.StringIO()):  # amdsmi prints there that it found no library
-            return importlib.import_module(name)
+            return load()
     except (ImportError, OSError, KeyError, AttributeError) as error:
         if isinstance(error, ModuleNotFoundError) and error.name == name:
             raise
