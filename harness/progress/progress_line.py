@@ -5,7 +5,6 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Self, TextIO
 
 import msgspec
@@ -265,9 +264,7 @@ class ProgressBar:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.end()
 
     def end(self) -> None:

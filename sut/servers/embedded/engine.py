@@ -10,7 +10,6 @@ import sys
 import time
 from itertools import count
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO, Self
 from urllib.parse import urlsplit
 
@@ -96,9 +95,7 @@ class EmbeddedEngine:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _spawn(self) -> subprocess.Popen[bytes]:
