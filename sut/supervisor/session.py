@@ -20,7 +20,6 @@ from harness.files import JOURNAL_DIR
 from harness.record.journal import failure_reasons
 from harness.record.outcome import FailureKind
 from harness.record.run_events import EventLog
-from harness.record.run_record import ReplicaNetwork
 from harness.record.settled import Placement
 from harness.text import how_it_ended
 from sut.client.endpoint import Endpoint
@@ -74,8 +73,8 @@ class QuerySession:
         self._encoders: list[ChildProcess] = []
         self._capacities: list[int] = []
         self._endpoints: tuple[Endpoint, ...] = ()
-        self._replicas: CounterBoard | None = None
-        self._network: CounterBoard | None = None
+        self._loads = np.zeros((placement.workers, 0), np.int64)  # requests: of each worker, on each replica
+        self._network = np.zeros((placement.workers, 0, len(Network)), np.int64)
         self._monitor: Monitor | None = None
         self.events = EventLog()
 
@@ -105,11 +104,12 @@ class QuerySession:
         cannot start, or when the issuing process has ended by then.
         """
         self._journal_dir.mkdir(parents=True, exist_ok=True)
-        self._replicas = CounterBoard(len(self._pairs), len(destination.endpoints))
-        self._network = CounterBoard(len(self._pairs) * len(destination.endpoints), len(Network))
+        most, replicas = len(self._pairs), len(destination.endpoints)
+        board, network = CounterBoard(most, replicas), CounterBoard(most * replicas, len(Network))
+        self._loads, self._network = board.values(), network.values().reshape(most, replicas, -1)
         self._capacities, self._endpoints = _shares(max_concurrency, workers), destination.endpoints
         for index, share in enumerate(self._capacities):
-            spec = self._worker_spec(index, share, destination)
+            spec = self._worker_spec(index, share, destination, board, network)
             ours, theirs = Pipe()
             channel, encoder = self._pairs[index][1], self._start_encoder(index, destination)
             begin = self._prepared[index].begin
@@ -202,7 +202,7 @@ class QuerySession:
             interrupted_by=interrupted_by,
             cpu_s=float((totals[Counter.CPU_NS] + _encoding_ns(seen)) / 1e9),
             events=self.events.events,
-            network=self._network_figures(),
+            network=network_of_replicas(self._network),
         )
 
     def totals(self) -> npt.NDArray[np.int64]:
@@ -223,15 +223,12 @@ class QuerySession:
 
     def in_flight(self) -> npt.NDArray[np.int64]:
         """The number of requests on each replica."""
-        board = self._replicas
-        return np.zeros(1, np.int64) if board is None else board.values().sum(axis=0)
+        loads: npt.NDArray[np.int64] = self._loads.sum(axis=0)
+        return loads
 
     def arrived_s(self) -> list[float]:
         """When the latest bytes of an answer came from each replica, on the monotonic clock; 0 for none."""
-        if self._network is None:
-            return [0.0]
-        latest = self._network_board(self._network)[:, :, Network.ARRIVED_NS].max(axis=0)
-        found: list[float] = (latest / 1e9).tolist()
+        found: list[float] = (self._network[:, :, Network.ARRIVED_NS].max(axis=0) / 1e9).tolist()
         return found
 
     def abort(self) -> Lost:
@@ -257,18 +254,8 @@ class QuerySession:
             theirs.close()
         return lost
 
-    def _network_figures(self) -> tuple[ReplicaNetwork, ...]:
-        if self._network is None:
-            return ()
-        return network_of_replicas(self._network_board(self._network))
-
-    def _network_board(self, board: CounterBoard) -> npt.NDArray[np.int64]:
-        """Shape (workers, replicas, len(Network))."""
-        return board.values().reshape(len(self._pairs), -1, board.columns)
-
     def _forget(self, worker: int) -> None:
-        if self._replicas is not None:
-            self._replicas.values()[worker] = 0
+        self._loads[worker] = 0
 
     def _require_issuer(self) -> None:
         process = self._issuing.process
@@ -307,7 +294,9 @@ class QuerySession:
         self._encoders.append(ChildProcess(process, ours, f"encoder {index}"))
         return channel
 
-    def _worker_spec(self, index: int, share: int, destination: Destination) -> WorkerSpec:
+    def _worker_spec(
+        self, index: int, share: int, destination: Destination, board: CounterBoard, network: CounterBoard
+    ) -> WorkerSpec:
         plan = self._plan
         return WorkerSpec(
             index=index,
@@ -323,8 +312,8 @@ class QuerySession:
             text_after=self._issuer.text_after,
             journal_dir=self._journal_dir,
             cores=self._placement.cores_of(index),
-            board=self._replicas,
-            network=self._network,
+            board=board,
+            network=network,
         )
 
 

@@ -93,13 +93,13 @@ class WorkerSpec(msgspec.Struct, frozen=True):
     accuracy: bool
     """Whether answers matter, and their times do not."""
     journal_dir: Path
+    board: CounterBoard
+    """Requests in flight: a row for each worker, a column for each replica."""
+    network: CounterBoard
+    """A row for each replica of each worker; columns by sut.client.network_figures.Network."""
     text_after: int | None = None
     """Where the answer to each query is kept, with the arrival of its first text: the tokens before that."""
     cores: Cpus = ()
-    board: CounterBoard | None = None
-    """Requests in flight: a row for each worker, a column for each replica."""
-    network: CounterBoard | None = None
-    """A row for each replica of each worker; columns by sut.client.network_figures.Network."""
 
 
 class Retries:
@@ -178,10 +178,7 @@ class Worker:
             on_suspect=lambda replica: control.send(("suspect", replica)),
             on_lost_address=lambda text: control.send(("address", text)),
             balance=Balance(
-                len(to.endpoints),
-                spec.board,
-                spec.index if spec.board else 0,
-                [endpoint.runs for endpoint in to.endpoints],
+                len(to.endpoints), spec.board, spec.index, [endpoint.runs for endpoint in to.endpoints]
             ),
             network=_network_rows(spec),
         )
@@ -437,10 +434,8 @@ def _kept_answers(spec: WorkerSpec) -> KeptAnswers | None:
     return None if spec.text_after is None else "of queries"
 
 
-def _network_rows(spec: WorkerSpec) -> list[memoryview] | None:
+def _network_rows(spec: WorkerSpec) -> list[memoryview]:
     """This worker's rows of the network figures, one for each replica."""
-    if spec.network is None:
-        return None
     count = len(spec.destination.endpoints)
     return [spec.network.row(spec.index * count + replica) for replica in range(count)]
 

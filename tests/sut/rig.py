@@ -12,6 +12,7 @@ from harness.config.deadlines import Deadlines
 from harness.config.protocol import Protocol, own_protocol
 from harness.record.journal import read_journal
 from sut.client.endpoint import Access, resolve_endpoint
+from sut.client.network_figures import Network
 from sut.ipc.counters import CounterBoard
 from sut.ipc.messages import ASSIGNMENT_STRUCT, FIRST, TokenMessageReader
 from sut.ipc.request_store import render_requests
@@ -65,6 +66,8 @@ class Rig:
             warm_connections=1,
             deadlines=Deadlines(request_s=timeout_s),
             journal_dir=tmp_path,
+            board=CounterBoard(1, len(urls)),
+            network=CounterBoard(len(urls), len(Network)),
             **usual | options,
         )
         self.control, control = Pipe()
