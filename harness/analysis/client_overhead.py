@@ -1,7 +1,8 @@
 """Whether and when the client was the bottleneck, from its CPU time and its share of LoadGen's times."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -16,6 +17,22 @@ LARGEST_PART = 0.01
 _SUSPENDED = "it was suspended meanwhile; measure again"
 # Of the first tokens of half a minute, and the fewest of them: that is no pause of a moment.
 _LATE_TOKENS, _FEWEST_LATE = 0.1, 5
+
+
+class ClientReadings(msgspec.Struct, frozen=True):
+    """What was read of the process that issues the queries, the workers and their encoders, in this order."""
+
+    cpu: Integers = np.empty((0, 2), np.int64)
+    """a row for each second: CLOCK_MONOTONIC ns, then the CPU ns of each process"""
+    machine: Integers = np.empty((0, 2), np.int64)
+    """a row for each of `cpu`, where it is known: the machine's CPU ns, then the ns that each process waited
+    for a core"""
+    encoders: int = 0
+    """the last columns of these are theirs"""
+    loop_lag_ns: int = 0
+    """this and what follows: as in ClientLoad"""
+    gc_runs: int = 0
+    throttled: float = 0.0
 
 
 def client_share(calls: npt.NDArray[np.void]) -> Distribution | None:
@@ -65,53 +82,41 @@ _THROTTLED = 0.01  # part of the periods of a quota
 
 
 def client_load(
-    cpu: Integers,
+    readings: ClientReadings,
     calls: npt.NDArray[np.void],
     start_ns: int,
     ttft_limit_ns: int | None,
     *,
     issuer: str = "LoadGen",
-    loop_lag_ns: int = 0,
-    gc_runs: int = 0,
-    throttled: float = 0.0,
-    machine: Integers | None = None,
-    encoders: int = 0,
 ) -> ClientLoad:
-    """``cpu``: rows of CLOCK_MONOTONIC ns and each process's CPU ns; ``calls``: LOADGEN_CALL_ROWs.
-
-    The first process is the one that issues the queries; ``issuer`` names it. ``machine``, of as many rows:
-    the machine's CPU ns, then the ns that each process waited for a core. ``encoders``: the last processes.
-    """
-    (seconds, cores), names = _cores(cpu, start_ns), _names(cpu, issuer, encoders)
-    busy = dict(zip(names, cores.max(axis=0, initial=0.0).tolist(), strict=False))
-    found = [*_busy_stretches(seconds, cores, names)]
+    """``calls``: LOADGEN_CALL_ROWs; ``issuer`` names the process that issues the queries."""
+    course, throttled = _Course(readings, start_ns, issuer), readings.throttled
+    busy = dict(zip(course.names, course.cores.max(axis=0, initial=0.0).tolist(), strict=True))
+    found = [*_busy_stretches(course)]
     if ttft_limit_ns is not None:
-        others = _Others(cpu, machine, seconds, names)
         late = _late_stretches(calls, start_ns, int(LARGEST_PART * ttft_limit_ns))
         # What the quota keeps from running waits for a core, too.
-        found += late if throttled >= _THROTTLED else [others.blamed(stretch, cores) for stretch in late]
+        found += late if throttled >= _THROTTLED else map(course.blamed, late)
     found.sort(key=lambda stretch: (stretch.from_s, stretch.to_s))
-    return ClientLoad(busy, tuple(found), loop_lag_ns, gc_runs, throttled)
+    return ClientLoad(busy, tuple(found), readings.loop_lag_ns, readings.gc_runs, throttled)
 
 
-def late_tokens_text(
-    late: int, tokens: int, cpu: Integers, machine: Integers, *, encoders: int = 0, throttled: float = 0.0
-) -> str:
+def late_tokens_text(late: int, tokens: int, readings: ClientReadings) -> str:
     """That LoadGen got ``late`` of the latest first ``tokens`` after LARGEST_PART; "" where these are few.
 
-    ``cpu`` and ``machine``, of the same time, and ``throttled`` as in ``client_load``.
+    ``readings`` are of the same time.
     """
-    if late < _FEWEST_LATE or late <= _LATE_TOKENS * tokens or len(cpu) < 2:
+    if late < _FEWEST_LATE or late <= _LATE_TOKENS * tokens or len(readings.cpu) < 2:
         return ""
     tokens = max(tokens, late)  # which may have arrived just before that time
-    names, (seconds, cores) = _names(cpu, "LoadGen", encoders), _cores(cpu, int(cpu[0, 0]))
+    course, throttled = _Course(readings, int(readings.cpu[0, 0])), readings.throttled
     reason = (
         f"in the last half minute the client reported {late / tokens:.0%} of the first tokens to LoadGen "
         f"more than {LARGEST_PART:.0%} of the TTFT limit late"
     )
-    stretch = Bottleneck(0, int(seconds[-1]), reason)
+    stretch = Bottleneck(0, int(course.seconds[-1]), reason)
     if throttled < _THROTTLED:
-        stretch = _Others(cpu, machine, seconds, names).blamed(stretch, cores)
+        stretch = course.blamed(stretch)
     return f"{stretch.reason}: {_remedy(ClientLoad({}, (stretch,), throttled=throttled))}"
 
 
@@ -134,26 +139,9 @@ def load_warnings(load: ClientLoad) -> Iterator[str]:
         yield f"the garbage collector ran {ran} in LoadGen's process and the workers"
 
 
-def _names(cpu: Integers, issuer: str, encoders: int) -> list[str]:
-    """Of the processes, in their order."""
-    parts = {"worker": max(cpu.shape[1] - 2, 0) - encoders, "encoder": encoders}
-    return [issuer, *(f"{part} {index}" for part, count in parts.items() for index in range(count))]
-
-
-def _cores(cpu: Integers, start_ns: int) -> tuple[Integers, npt.NDArray[np.float64]]:
-    """Seconds since the start at the end of each interval, and the cores that each process used in it."""
-    width = max(cpu.shape[1] - 1, 1)
-    if len(cpu) < 2:
-        return np.empty(0, dtype=np.int64), np.empty((0, width))
-    steps = np.diff(cpu, axis=0)
-    seconds: Integers = (cpu[1:, 0] - start_ns) // _SECOND
-    return seconds, steps[:, 1:] / np.maximum(steps[:, :1], 1)
-
-
-def _busy_stretches(
-    seconds: Integers, cores: npt.NDArray[np.float64], names: Sequence[str]
-) -> Iterator[Bottleneck]:
-    for column, name in enumerate(names):
+def _busy_stretches(course: "_Course") -> Iterator[Bottleneck]:
+    seconds, cores = course.seconds, course.cores
+    for column, name in enumerate(course.names):
         busy = cores[:, column] >= _SATURATED
         for first, last in _stretches(seconds[busy]):
             if last - first + 1 >= _SHORTEST_BUSY_S:
@@ -182,36 +170,38 @@ def _late_stretches(calls: npt.NDArray[np.void], start_ns: int, bound_ns: int) -
     return found
 
 
-class _Others:
-    """The cores that other programs took, and how long this client's processes waited for one."""
+class _Course:
+    """What the processes did in each interval between two readings."""
 
-    def __init__(
-        self, cpu: Integers, machine: Integers | None, seconds: Integers, names: Sequence[str]
-    ) -> None:
-        self._seconds, self._names = seconds, names
-        self._known = machine is not None and machine.shape == cpu.shape
-        if machine is None or not self._known:
-            return
-        steps, busy = np.diff(cpu, axis=0), np.diff(machine, axis=0)
-        span = np.maximum(steps[:, 0], 1)
-        self._taken = (busy[:, 0] - steps[:, 1:].sum(axis=1)).clip(min=0) / span  # cores
+    def __init__(self, readings: ClientReadings, start_ns: int, issuer: str = "LoadGen") -> None:
+        cpu, encoders = readings.cpu, readings.encoders
+        parts = {"worker": cpu.shape[1] - 2 - encoders, "encoder": encoders}
+        numbered = (f"{part} {index}" for part, count in parts.items() for index in range(count))
+        self.names = [issuer, *numbered]
+        steps = np.diff(cpu, axis=0)
+        span = np.maximum(steps[:, :1], 1)
+        self.seconds: Integers = (cpu[1:, 0] - start_ns) // _SECOND
+        """since the start, at the end of each interval"""
+        self.cores: npt.NDArray[np.float64] = steps[:, 1:] / span
+        """that each process used"""
+        is_known = readings.machine.shape == cpu.shape
+        busy = np.diff(readings.machine if is_known else np.zeros_like(cpu), axis=0)
+        self._taken = (busy[:, 0] - steps[:, 1:].sum(axis=1)).clip(min=0) / span[:, 0]  # cores, by others
         # Part of the time: a process has several threads, which may wait together.
-        self._waited = (busy[:, 1:] / span[:, None]).clip(max=1.0)
+        self._waited = (busy[:, 1:] / span).clip(max=1.0)
 
-    def blamed(self, stretch: Bottleneck, cores: npt.NDArray[np.float64]) -> Bottleneck:
+    def blamed(self, stretch: Bottleneck) -> Bottleneck:
         """The stretch, as the machine's where a process waited for a core and none had much to do."""
-        if not self._known:
-            return stretch
-        inside = (self._seconds > stretch.from_s - 1) & (self._seconds <= stretch.to_s)
+        inside = (self.seconds > stretch.from_s - 1) & (self.seconds <= stretch.to_s)
         if not inside.any():
             return stretch
         waited = self._waited[inside].mean(axis=0)
         worst = int(waited.argmax())
-        if waited[worst] < _WAITED or cores[inside].max() >= _LITTLE:
+        if waited[worst] < _WAITED or self.cores[inside].max() >= _LITTLE:
             return stretch
         taken = float(self._taken[inside].mean())
         reason = (
-            f"other programs took {taken:.1f} cores, and {self._names[worst]} waited for one "
+            f"other programs took {taken:.1f} cores, and {self.names[worst]} waited for one "
             f"{waited[worst]:.0%} of the time; {stretch.reason}"
         )
         return Bottleneck(stretch.from_s, stretch.to_s, reason, machine=True)

@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from msgspec.structs import replace
 
 from harness.analysis.client_overhead import (
+    ClientReadings,
     client_load,
     client_share,
     mean_schedule_lag,
@@ -83,20 +83,9 @@ class Observations(msgspec.Struct, frozen=True):
     warnings: Sequence[str] = ()
     interrupted_by: SignalName | None = None
     """the signal"""
-    cpu: npt.NDArray[np.int64] = msgspec.field(default_factory=lambda: np.empty((0, 1), dtype=np.int64))
-    """a row for each second: CLOCK_MONOTONIC ns, then the CPU ns of LoadGen's process and of each worker"""
-    machine: npt.NDArray[np.int64] = msgspec.field(default_factory=lambda: np.empty((0, 1), dtype=np.int64))
-    """a row for each of `cpu`: the machine's CPU ns, then the ns that each process waited for a core"""
-    encoders: int = 0
-    """the last columns of these are those of encoders of text answers"""
+    client: ClientReadings = ClientReadings()
     cpu_s: float | None = None
-    """CPU time of these processes over the test"""
-    loop_lag_ns: int = 0
-    """as in ClientLoad"""
-    gc_runs: int = 0
-    """as in ClientLoad"""
-    throttled: float = 0.0
-    """as in ClientLoad"""
+    """CPU time of its processes over the test"""
     clock_steps_ns: int = 0
     """the sum of the wall clock's steps while queries ran"""
     slewed_ns: int = 0
@@ -283,15 +272,7 @@ def _explained(record: RunRecord, seen: Observations, files: _RunFiles, defects:
     urls = [server.url for server in record.servers]
     parts: dict[str, Callable[[], Any]] = {
         "client_load": lambda: client_load(
-            seen.cpu,
-            calls,
-            first_issue_ns(rows),
-            record.judged_limits_ns.get("TTFT"),
-            loop_lag_ns=seen.loop_lag_ns,
-            gc_runs=seen.gc_runs,
-            throttled=seen.throttled,
-            machine=seen.machine,
-            encoders=seen.encoders,
+            seen.client, calls, first_issue_ns(rows), record.judged_limits_ns.get("TTFT")
         ),
         "client_share": lambda: client_share(calls),
         "schedule_lag_mean_ns": lambda: mean_schedule_lag(rows, files.calls, files.loadgen.figures),

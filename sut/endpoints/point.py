@@ -188,7 +188,7 @@ def _finished(run: PointRun, issuer: Passes, folder: Path, seen: Observations) -
         passes=issued // run.curve.samples,
         issue_s=(last - first) / 1e9,
         drain_s=(rows.last_completion_ns - last) / 1e9,
-        client_bound=tuple(client_bound(run.point, rows, seen.cpu)),
+        client_bound=tuple(client_bound(run.point, rows, seen.client.cpu)),
         own=own_numbers(rows),
         errors=(*seen.errors, *_server_errors(seen), *_broken(journal.broken)),
         warnings=(*run.warnings, *(one for one in seen.warnings if one not in seen.outages)),

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from harness.analysis.client_overhead import late_tokens_text
+from harness.analysis.client_overhead import ClientReadings, late_tokens_text
 from harness.analysis.finish_run import Observations
 from harness.analysis.verdict import CLOCK_S
 from harness.config.deadlines import FailurePolicy
@@ -183,14 +183,16 @@ class Monitor:
             errors=tuple(self._errors),
             warnings=(*self._warnings, *stepped, *slow, *outages, *self._defects.found),
             outages=outages,
-            cpu=np.array(self._cpu, dtype=np.int64).reshape(-1, columns),
-            machine=np.array(self._machine, dtype=np.int64).reshape(-1, columns),
-            encoders=len(self._encoders),
+            client=ClientReadings(
+                cpu=np.array(self._cpu, dtype=np.int64).reshape(-1, columns),
+                machine=np.array(self._machine, dtype=np.int64).reshape(-1, columns),
+                encoders=len(self._encoders),
+                loop_lag_ns=int(totals[Counter.LOOP_LAG_NS]),
+                gc_runs=int(totals[Counter.GC_RUNS]),
+                throttled=throttled_part(self._quota),
+            ),
             clock_steps_ns=steps_ns,
             slewed_ns=slewed_ns() - self._slewed_before_ns,
-            loop_lag_ns=int(totals[Counter.LOOP_LAG_NS]),
-            gc_runs=int(totals[Counter.GC_RUNS]),
-            throttled=throttled_part(self._quota),
         )
 
     def _ended(self) -> Sequence[tuple[int, int]]:
@@ -306,8 +308,9 @@ class Monitor:
             self._late_told = False
             return
         cpu, machine = (np.array(rows[-_LATEST - 1 :]) for rows in (self._cpu, self._machine))
-        encoders, throttled = len(self._encoders), throttled_part(self._quota)
-        text = late_tokens_text(late, tokens, cpu, machine, encoders=encoders, throttled=throttled)
+        quota = throttled_part(self._quota)
+        readings = ClientReadings(cpu, machine, len(self._encoders), throttled=quota)
+        text = late_tokens_text(late, tokens, readings)
         if text and not self._late_told:
             log.warning("warning: %s", text)
         self._late_told = self._late_told or bool(text)

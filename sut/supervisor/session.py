@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
+from harness.analysis.client_overhead import ClientReadings
 from harness.analysis.finish_run import Observations
 from harness.cli.signals import SignalName
 from harness.config.loadgen_settings import Setting
@@ -200,7 +201,7 @@ class QuerySession:
             lost=lost,
             errors=seen.errors if error is None else (error, *seen.errors),
             interrupted_by=interrupted_by,
-            cpu_s=float((totals[Counter.CPU_NS] + _encoding_ns(seen)) / 1e9),
+            cpu_s=float((totals[Counter.CPU_NS] + _encoding_ns(seen.client)) / 1e9),
             events=self.events.events,
             network=network_of_replicas(self._network),
         )
@@ -317,7 +318,7 @@ class QuerySession:
         )
 
 
-def _encoding_ns(seen: Observations) -> int:
+def _encoding_ns(seen: ClientReadings) -> int:
     """CPU time of the encoders while the test was monitored; their start is not part of it."""
     if not seen.encoders or not len(seen.cpu):
         return 0

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from harness.analysis.client_overhead import LARGEST_PART, client_load
+from harness.analysis.client_overhead import LARGEST_PART, ClientReadings, client_load
 from harness.analysis.statistics import (
     completed,
     failures_by_kind,
@@ -282,7 +282,8 @@ def too_slow(held: float, wanted: int, delays_ns: Integers, ttft_ns: float | Non
 
 def bottlenecks(cpu: Integers, begin_ns: int) -> Iterator[str]:
     """Where the client's processes were; ``cpu``: rows of CLOCK_MONOTONIC ns and each process's CPU ns."""
-    load = client_load(cpu, np.empty(0, LOADGEN_CALL_ROW), begin_ns, None, issuer=_ISSUER)
+    no_calls = np.empty(0, LOADGEN_CALL_ROW)
+    load = client_load(ClientReadings(cpu), no_calls, begin_ns, None, issuer=_ISSUER)
     yield from (f"the client was the bottleneck: {found.reason}" for found in load.bottlenecks)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from harness.analysis.client_overhead import (
+    ClientReadings,
     client_load,
     client_share,
     lag_warnings,
@@ -29,10 +30,11 @@ SECOND, MS = 10**9, 10**6
 LIMIT_NS = 3_000 * MS
 
 
-def cpu(*shares):
-    """Rows of a run whose processes used ``shares[i]`` of a core in second i."""
+def read(*shares, **others):
+    """The readings of a run whose processes used ``shares[i]`` of a core in second i."""
     used = np.cumsum([[0] * len(shares[0]), *shares], axis=0) * SECOND
-    return np.column_stack([START + SECOND * np.arange(len(used)), used.astype(np.int64)])
+    cpu = np.column_stack([START + SECOND * np.arange(len(used)), used.astype(np.int64)])
+    return ClientReadings(cpu, **others)
 
 
 def reports(*seconds):
@@ -46,14 +48,14 @@ def reports(*seconds):
 
 
 NONE = reports()
-IDLE = cpu((0.1, 0.1))
+IDLE = read((0.1, 0.1))
 
 
 def test_shares_by_process():
-    load = client_load(cpu((0.2, 0.5, 0.1), (0.1, 0.75, 0.2)), NONE, START, None)
+    load = client_load(read((0.2, 0.5, 0.1), (0.1, 0.75, 0.2)), NONE, START, None)
     assert load.cores == pytest.approx({"LoadGen": 0.2, "worker 0": 0.75, "worker 1": 0.2})
     assert load.bottlenecks == tuple(load_warnings(load)) == ()
-    (line,) = load_warnings(client_load(IDLE, NONE, START, None, gc_runs=3))
+    (line,) = load_warnings(client_load(read((0.1, 0.1), gc_runs=3), NONE, START, None))
     assert "ran 3 times" in line
 
 
@@ -66,7 +68,7 @@ def test_shares_by_process():
     ],
 )
 def test_a_worker_without_rest(shares, stretches):
-    load = client_load(cpu(*((0.1, share) for share in shares)), NONE, START, LIMIT_NS)
+    load = client_load(read(*((0.1, share) for share in shares)), NONE, START, LIMIT_NS)
     expected = [(first, last, f"worker 0 used {share} of a core") for first, last, share in stretches]
     assert [(s.from_s, s.to_s, s.reason) for s in load.bottlenecks] == expected
 
@@ -81,7 +83,7 @@ def test_late_reports():
 
 
 def machine(others, *waited):
-    """Rows for IDLE-like ``cpu``: other programs took ``others`` cores, processes waited these parts."""
+    """Rows for readings like IDLE: other programs took ``others`` cores, processes waited these parts."""
     seconds = np.arange(2)[:, None] * SECOND
     return (seconds * np.array([[others + 0.2, *waited]])).astype(np.int64)
 
@@ -95,7 +97,7 @@ def machine(others, *waited):
     ],
 )
 def test_a_busy_machine_is_no_slow_client(shares, waited, blamed):
-    load = client_load(cpu(shares), reports(99), START, LIMIT_NS, machine=machine(1.8, *waited))
+    load = client_load(read(shares, machine=machine(1.8, *waited)), reports(99), START, LIMIT_NS)
     (stretch,), (line,) = load.bottlenecks, load_warnings(load)
     assert stretch.machine is blamed
     assert line.startswith("the machine was busy from 0 s") is blamed
@@ -111,7 +113,8 @@ BUSY, OWN = Bottleneck(0, 1, "other programs", machine=True), Bottleneck(2, 3, "
 def test_what_was_busy_at_another_time_is_not_blamed():
     others = np.array([[0, 0, 0], *[[2.0, 0.3, 0.1]] * 3]) * SECOND  # in the first second alone
     late = reports(1, 1, 99)
-    load = client_load(cpu(*[(0.1, 0.1)] * 3), late, START, LIMIT_NS, machine=others.astype(np.int64))
+    readings = read(*[(0.1, 0.1)] * 3, machine=others.astype(np.int64))
+    load = client_load(readings, late, START, LIMIT_NS)
     assert [(one.from_s, one.machine) for one in load.bottlenecks] == [(2, False)]
 
 
@@ -140,7 +143,8 @@ def test_the_remedy_of_a_late_client(stretches, remedy):
     ],
 )
 def test_late_tokens_have_their_remedy_while_the_run_lasts(late, waited, throttled, remedy):
-    text = late_tokens_text(late, 1000, cpu((0.1, 0.1)), machine(1.8, *waited), throttled=throttled)
+    readings = read((0.1, 0.1), machine=machine(1.8, *waited), throttled=throttled)
+    text = late_tokens_text(late, 1000, readings)
     assert remedy in text and bool(text) == bool(remedy)
     assert ("LoadGen waited for one 30% of the time" in text) == ("its own" in remedy)
     assert not text or "10% of the first tokens to LoadGen more than 1% of" in text
@@ -149,14 +153,17 @@ def test_late_tokens_have_their_remedy_while_the_run_lasts(late, waited, throttl
 @pytest.mark.parametrize(("late", "tokens", "part"), [(1, 5, ""), (4, 4, ""), (5, 5, "100%"), (5, 0, "100%")])
 def test_of_few_first_tokens_one_pause_makes_a_tenth_late(late, tokens, part):
     """At the end of a run tokens may be reported late that arrived before, and no other comes."""
-    text = late_tokens_text(late, tokens, cpu((0.1, 0.1)), machine(1.8))
+    text = late_tokens_text(late, tokens, read((0.1, 0.1), machine=machine(1.8)))
     assert part in text and bool(text) == bool(part)
-    assert late_tokens_text(late, tokens, IDLE[:1], IDLE[:1]) == ""  # nothing is known of its time yet
+    assert (
+        late_tokens_text(late, tokens, ClientReadings(IDLE.cpu[:1])) == ""
+    )  # nothing is known of its time yet
 
 
 def test_threads_that_wait_together_wait_all_of_the_time():
     """Those of LoadGen's process are two or more; their waits are added in /proc."""
-    load = client_load(cpu((0.1, 0.1)), reports(99), START, LIMIT_NS, machine=machine(1.8, 2.16, 0.1))
+    readings = read((0.1, 0.1), machine=machine(1.8, 2.16, 0.1))
+    load = client_load(readings, reports(99), START, LIMIT_NS)
     assert "LoadGen waited for one 100% of the time" in next(load_warnings(load))
 
 
@@ -253,8 +260,8 @@ def test_loadgens_own_trace_says_the_same(tmp_path):
 @pytest.mark.parametrize(("throttled", "told"), [(0.25, True), (0.005, False)])
 def test_a_quota_of_cpu_time_is_not_taken_for_other_programs(throttled, told):
     """The kernel counts the time in which a quota keeps a process from running as waiting for a core."""
-    waits = machine(1.8, 0.36, 0.1)
-    load = client_load(cpu((0.1, 0.1)), reports(99), START, LIMIT_NS, machine=waits, throttled=throttled)
+    readings = read((0.1, 0.1), machine=machine(1.8, 0.36, 0.1), throttled=throttled)
+    load = client_load(readings, reports(99), START, LIMIT_NS)
     remedy = next(share_warnings(client_share(reports(99)), LIMIT_NS, load))
     assert ("raise the quota of CPU time" in remedy) is told
     assert any("used up in 25% of its" in line for line in load_warnings(load)) is told

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from harness.analysis.client_overhead import client_load
+from harness.analysis.client_overhead import ClientReadings, client_load
 from harness.analysis.encoded_answers import encoded_with, text_reasons, text_warnings, with_counts
 from harness.grading.decoding.text_tokenizer import TextTokenizer
 from harness.record.journal import (
@@ -107,6 +107,6 @@ def test_requests_name_the_servers_counts(tmp_path):
 def test_an_encoder_is_a_process_of_its_own_in_the_clients_load():
     second = 10**9
     cpu = np.array([[at * second, *(at * part for part in (1, 2, second))] for at in range(4)])
-    found = client_load(cpu, np.empty(0, LOADGEN_CALL_ROW), 0, None, encoders=1)
+    found = client_load(ClientReadings(cpu, encoders=1), np.empty(0, LOADGEN_CALL_ROW), 0, None)
     assert list(found.cores) == ["LoadGen", "worker 0", "encoder 0"]
     assert [one.reason for one in found.bottlenecks] == ["encoder 0 used 100% of a core"]

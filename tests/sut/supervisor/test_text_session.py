@@ -73,7 +73,7 @@ def test_rows_are_answered_and_the_encoders_end_with_their_workers(text_session)
     assert rows["osl"].tolist() == [LENGTH] * ROWS
     assert sorted(counts.tolist()) == [(query, LENGTH, LENGTH) for query in range(ROWS)]
     seen = text_session.session.observations()
-    assert seen.encoders == 2
+    assert seen.client.encoders == 2
     assert [child.process.exitcode for child in text_session.session._encoders] == [0, 0]
     assert seen.cpu_s is not None and not seen.errors
 
