@@ -31,35 +31,23 @@ class RunConf(msgspec.Struct, frozen=True):
         with atomic_write(self.path) as file:
             file.write(self.text.encode())
 
-    def settings(self, plan: RunPlan) -> Mapping[str, Number]:
+    def settings(self, plan: RunPlan, *, with_rate: bool = True) -> Mapping[str, Number]:
         """The rows that apply to the run. Raises ConfigError."""
-        return _settings(self.text, self.base, plan)
-
-
-def settings_in(path: Path, plan: RunPlan) -> Mapping[str, Number]:
-    """The rows of a file that apply to the run. Raises ConfigError."""
-    return _settings(read_text(str(path), path), path, plan)
-
-
-def searched_with(path: Path, plan: RunPlan) -> Mapping[str, Number]:
-    """The same of the file of a search's run, without the rows and the rate that are the search's own."""
-    own = SHORT_CONF if plan.scenario is Scenario.OFFLINE else FOUND_RATE
-    text = without_rows(read_text(str(path), path), own)
-    return without_rate(_settings(text, path, plan), plan.scenario)
-
-
-def without_rate(settings: Mapping[str, Number], scenario: Scenario) -> Mapping[str, Number]:
-    """The rows but for the rate."""
-    return {name: value for name, value in settings.items() if name != scenario.rate_key}
-
-
-def _settings(text: str, source: Path, plan: RunPlan) -> Mapping[str, Number]:
-    return parse_conf(text, str(source), plan.conf_key, "user").settings
+        found = parse_conf(self.text, str(self.base), plan.conf_key, "user").settings
+        if not with_rate:
+            found.pop(plan.scenario.rate_key, None)
+        return found
 
 
 def user_conf(path: Path) -> RunConf:
     """A file as it is. Raises ConfigError."""
     return RunConf(path, path, read_text(str(path), path))
+
+
+def conf_of_search(path: Path, scenario: Scenario) -> RunConf:
+    """The file that a search's run kept, without the rows that are the search's own. Raises ConfigError."""
+    own = SHORT_CONF if scenario is Scenario.OFFLINE else FOUND_RATE
+    return RunConf(path, path, without_rows(read_text(str(path), path), own))
 
 
 def with_rate(base: Path, path: Path, model_key: str, scenario: Scenario, rate: float) -> RunConf:

@@ -13,7 +13,7 @@ from harness.analysis.run_outcome import RunOutcome, loadgen_figure, score_line
 from harness.analysis.run_warnings import length_warning
 from harness.analysis.verdict import is_of_clock
 from harness.campaign.campaign_file import Campaign
-from harness.campaign.conf import searched_with, settings_in, without_rate
+from harness.campaign.conf import conf_of_search, user_conf
 from harness.campaign.searches import concluded, first_run, found_rate, search_state
 from harness.campaign.steps import Step, dataset_of
 from harness.compliance.registry import TESTS
@@ -224,13 +224,11 @@ def _changes(campaign: Campaign, step: Step, record: RunRecord, kept: Path) -> I
             before["tokenizer_sha256"] = tokenizer
     command = None if step.servers is None else step.servers.command
     now["server command"], before["server command"] = command, record.provenance.server_command
-    if not step.plan.accuracy:
-        now["conf"] = before["conf"] = step.conf.settings(step.plan)
-        if kept.is_file() and step.kind == "search":
-            before["conf"] = searched_with(kept, step.plan)
-            now["conf"] = without_rate(now["conf"], step.plan.scenario)
-        elif kept.is_file():
-            before["conf"] = settings_in(kept, step.plan)
+    if not step.plan.accuracy and kept.is_file():
+        is_given = step.kind != "search"  # whose runs have rates of their own
+        conf = user_conf(kept) if is_given else conf_of_search(kept, step.plan.scenario)
+        now["conf"] = step.conf.settings(step.plan, with_rate=is_given)
+        before["conf"] = conf.settings(step.plan, with_rate=is_given)
     for name, value in before.items():
         yield from differences(name, value, now[name], "{} {}, now {}")
 
