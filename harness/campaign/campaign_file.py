@@ -99,7 +99,6 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
     """holds a folder of runs for each benchmark, and the campaign's own"""
     output: Path
     """the folder to submit"""
-    servers: dict[str, Any]
     benchmarks: dict[str, tuple[Benchmark, BenchmarkPart]]
     rehearsal: bool
     digests: Digests
@@ -138,7 +137,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
 
     def _written(self, name: str, scenario: Scenario) -> Servers:
         part = self.benchmarks[name][1]
-        merged = self.servers | part.servers | part.scenarios[scenario].servers
+        merged = self.info.servers | part.servers | part.scenarios[scenario].servers
         found: Servers = converted(str(self.file), merged, Servers, f"servers of {name} {scenario}")
         parse_duration(f"{self.file}: wait of the servers", str(found.wait))
         return found
@@ -176,7 +175,6 @@ def read_campaign(path: Path, *, rehearsal: bool = False) -> Campaign:
         info=info,
         results=results,
         output=output,
-        servers=info.servers,
         benchmarks=benchmarks,
         rehearsal=rehearsal,
         digests=Digests(results / "campaign"),
