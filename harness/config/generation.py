@@ -89,7 +89,12 @@ def resolve_generation(
     check_choice("stream", options.stream, get_args(Stream))
     config = optional_file("--generation-config", options.generation_config)
     parameters = resolve_parameters(official, config, options.max_new_tokens)
-    official, parameters = settle_stream(official, parameters, options.stream, timed=timed)
+    # Where no times are measured, as in Offline, the rules leave the choice, and auto means complete answers,
+    # whatever a generation config has.
+    stream = timed and parameters.stream if options.stream == "auto" else options.stream == "on"
+    parameters = msgspec.structs.replace(parameters, stream=stream)
+    if not timed:
+        official = msgspec.structs.replace(official, stream=stream)
     return ResolvedGeneration(
         parameters, deviations(official, parameters), not_applied(options.generation_config)
     )
@@ -137,19 +142,6 @@ def _values(config: Path) -> dict[str, Any]:
     if nested is not None and not isinstance(nested, dict):
         raise ConfigError(f"{config}: {_NESTED} is {nested!r}, expected an object of generation parameters")
     return whole if nested is None else nested
-
-
-def settle_stream(
-    official: SamplingParameters, parameters: SamplingParameters, wanted: Stream, *, timed: bool
-) -> tuple[SamplingParameters, SamplingParameters]:
-    """The rules' parameters and the run's, with ``--stream`` applied.
-
-    ``timed``: whether the scenario measures the times of tokens. Where it does not, as in Offline, the rules
-    leave the choice, and ``auto`` means complete answers, whatever a generation config has.
-    """
-    stream = timed and parameters.stream if wanted == "auto" else wanted == "on"
-    rules = official if timed else msgspec.structs.replace(official, stream=stream)
-    return rules, msgspec.structs.replace(parameters, stream=stream)
 
 
 def deviations(official: SamplingParameters, actual: SamplingParameters) -> tuple[str, ...]:
