@@ -19,57 +19,46 @@ class GradingMode(StrEnum):
 BOTH_MODES: Sequence[GradingMode] = tuple(GradingMode)
 
 
+_OWN_LIMIT = "a limit of our sandbox alone"
+
+
 class Reason(StrEnum):
     """The reason of a grade; "no answer" is not "wrong"."""
 
-    CORRECT = "correct"
-    WRONG = "wrong"
-    SCORED = "scored"
-    EMPTY = "empty"
-    LOOPING = "looping"
-    TRUNCATED = "truncated"
-    NO_FINAL = "no_final"
-    NO_ANSWER = "no_answer"
-    MISSING = "missing"
-    TIMEOUT = "timeout"
-    RUNTIME_ERROR = "runtime_error"
-    OUTPUT_LIMIT = "output_limit"
-    MEMORY_LIMIT = "memory_limit"
-    THREAD_LIMIT = "thread_limit"
-    FILE_LIMIT = "file_limit"
-    KILLED = "killed"
-    SANDBOX_LOST = "sandbox_lost"
+    meaning: str
+    """One sentence for a reader of a report."""
 
-    @property
-    def meaning(self) -> str:
-        """One sentence for a reader of a report."""
-        return _MEANINGS[self]
+    CORRECT = "correct", "The answer is right."
+    WRONG = "wrong", "There is an answer, and it is not the true one; a program failed a test."
+    SCORED = "scored", "A text metric, which is neither right nor wrong."
+    EMPTY = "empty", "The output has no token, or no text but white space."
+    LOOPING = "looping", "The token limit ended the output while it repeated itself; it gives no answer."
+    TRUNCATED = "truncated", "The token limit ended the output before it gave an answer."
+    NO_FINAL = (
+        "no_final",
+        "The output ended by itself and has no final part (gpt-oss: the final channel; DeepSeek: the text "
+        "after its thoughts).",
+    )
+    NO_ANSWER = "no_answer", "The output ended by itself, and nothing in the part that is read is an answer."
+    MISSING = "missing", "The log has no entry for the sample, or its row of the table has no output."
+    TIMEOUT = "timeout", "The program, or the comparison of a MATH-500 answer, took too long."
+    RUNTIME_ERROR = "runtime_error", "The program ended with an error."
+    OUTPUT_LIMIT = "output_limit", f"The program printed too much: {_OWN_LIMIT}."
+    MEMORY_LIMIT = "memory_limit", f"The program needed too much memory: {_OWN_LIMIT}."
+    THREAD_LIMIT = "thread_limit", f"The program started too many threads: {_OWN_LIMIT}."
+    FILE_LIMIT = "file_limit", f"The program opened too many files: {_OWN_LIMIT}."
+    KILLED = "killed", "A signal ended the process of the program."
+    SANDBOX_LOST = (
+        "sandbox_lost",
+        "The program gave no result twice, or was killed for want of memory: a failure of the machine, "
+        "perhaps not of the program.",
+    )
 
-
-_OWN_LIMIT = "a limit of our sandbox alone"
-_MEANINGS: Mapping[Reason, str] = MappingProxyType(
-    {
-        Reason.CORRECT: "The answer is right.",
-        Reason.WRONG: "There is an answer, and it is not the true one; a program failed a test.",
-        Reason.SCORED: "A text metric, which is neither right nor wrong.",
-        Reason.EMPTY: "The output has no token, or no text but white space.",
-        Reason.LOOPING: "The token limit ended the output while it repeated itself; it gives no answer.",
-        Reason.TRUNCATED: "The token limit ended the output before it gave an answer.",
-        Reason.NO_FINAL: "The output ended by itself and has no final part (gpt-oss: the final channel; "
-        "DeepSeek: the text after its thoughts).",
-        Reason.NO_ANSWER: "The output ended by itself, and nothing in the part that is read is an answer.",
-        Reason.MISSING: "The log has no entry for the sample, or its row of the table has no output.",
-        Reason.TIMEOUT: "The program, or the comparison of a MATH-500 answer, took too long.",
-        Reason.RUNTIME_ERROR: "The program ended with an error.",
-        Reason.OUTPUT_LIMIT: f"The program printed too much: {_OWN_LIMIT}.",
-        Reason.MEMORY_LIMIT: f"The program needed too much memory: {_OWN_LIMIT}.",
-        Reason.THREAD_LIMIT: f"The program started too many threads: {_OWN_LIMIT}.",
-        Reason.FILE_LIMIT: f"The program opened too many files: {_OWN_LIMIT}.",
-        Reason.KILLED: "A signal ended the process of the program.",
-        Reason.SANDBOX_LOST: "The program gave no result twice, or was killed for want of memory: a failure "
-        "of the machine, perhaps not of the program.",
-    }
-)
+    def __new__(cls, word: str, meaning: str) -> "Reason":
+        """A row of the table."""
+        reason = str.__new__(cls, word)
+        reason._value_, reason.meaning = word, meaning
+        return reason
 
 
 # Limits of the sandbox, which the official runner does not have.
