@@ -59,16 +59,14 @@ def samples_html(
 def _page(heading: Heading, counts: Mapping[str, int], meanings: Mapping[str, str]) -> Page:
     result = heading.result
     met = result.is_met
-    words = [(word, text) for word, text in meanings.items()]
+    words = list(meanings.items())
     return Page(
         title=f"{TITLE}: {heading.benchmark}",
         subtitle=f"{printable(str(heading.log))}, graded {utc(heading.graded)}",
         badges=(Badge("SCORE PASS" if met else "SCORE FAIL", "good" if met else "bad"),),
         reasons=(result.line,),
         figures=(*_metrics(result), *(Tile(f"{count:,}", title) for title, count in counts.items())),
-        sections=(Section("reasons", "Reasons", tables=[PageTable(("word", "meaning"), words)]),)
-        if words
-        else (),
+        sections=[Section("reasons", "Reasons", tables=[PageTable(("word", "meaning"), words)])],
         footer=HOW,
     )
 

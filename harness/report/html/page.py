@@ -107,6 +107,7 @@ class PageTable(msgspec.Struct, frozen=True):
 
     header: Sequence[str]
     rows: Sequence[Sequence[str | Cell]]
+    """one without any is not shown"""
     marked: frozenset[int] = frozenset()
     """numbers of the rows to emphasize"""
     folded: str = ""

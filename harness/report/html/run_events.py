@@ -36,20 +36,17 @@ def _marked(chart: Chart, marks: Sequence[Limit]) -> Chart:
     return replace(chart, limits=(*chart.limits, *marks))
 
 
-def events_table(record: RunRecord) -> Iterator[PageTable]:
+def events_table(events: Sequence[RunEvent]) -> PageTable:
     """The events with the numbers of their marks."""
     rows = [
         (str(number) if number <= _MARKED else "", moment(event.at_s), event.server or "-", event.text)
-        for number, event in enumerate(record.events, 1)
+        for number, event in enumerate(events, 1)
     ]
-    if rows:
-        yield PageTable(("mark", "time", "server", "event"), rows)
+    return PageTable(("mark", "time", "server", "event"), rows)
 
 
-def ranks_table(ranks: Sequence[RankFigures]) -> Iterator[PageTable]:
+def ranks_table(ranks: Sequence[RankFigures]) -> PageTable:
     """The data-parallel ranks of servers that report several, the least busy first."""
-    if not ranks:
-        return
     ordered = sorted(ranks, key=lambda one: -1.0 if one.share is None else one.share)
     rows = [
         (
@@ -68,7 +65,7 @@ def ranks_table(ranks: Sequence[RankFigures]) -> Iterator[PageTable]:
         if one.share is not None and one.share * len(ranks) < _IDLE
     )
     header = ("server", "dp_rank", "running, mean", "queued, mean", "KV cache", "tokens/s", "of all tokens")
-    yield PageTable(header, rows, idle, f"All {len(rows)} ranks" if len(rows) > _FOLDED_FROM else "")
+    return PageTable(header, rows, idle, f"All {len(rows)} ranks" if len(rows) > _FOLDED_FROM else "")
 
 
 def _figure(value: float | None) -> str:

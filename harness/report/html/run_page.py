@@ -69,10 +69,10 @@ def run_page(run: RunFiles, outcome: RunOutcome | None = None, next_step: str = 
 def _measured(run: RunFiles) -> Iterator[Section]:
     """Sections from single queries, or from LoadGen's summary and the servers where there are none."""
     queries = run.queries
-    events = () if run.record is None else tuple(events_table(run.record))
+    events = [events_table(() if run.record is None else run.record.events)]
     if queries is None or not queries.span:
         yield Section("time", "Events", tables=events)
-        yield Section("distributions", "Latencies", tables=tuple(loadgen_percentiles(run)))
+        yield Section("distributions", "Latencies", tables=[loadgen_percentiles(run)])
         if run.record is not None:
             yield server_section(run)
         return

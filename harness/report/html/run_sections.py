@@ -52,10 +52,17 @@ def _score(result: AccuracyResult) -> Section:
     ]
     if result.missing:
         lines.append(f"Samples without an output: {len(result.missing):,}.")
-    tables = [_metrics(target.metrics), *_datasets(result.modes), *_grades(result.reasons)]
-    if result.warnings:
-        tables.append(PageTable(("warnings of the evaluator",), [(line,) for line in result.warnings]))
+    tables = [
+        _metrics(target.metrics),
+        _datasets(result.modes),
+        *_grades(result.reasons),
+        _lines("warnings of the evaluator", result.warnings),
+    ]
     return Section("accuracy", "Accuracy", lines, tables=tables)
+
+
+def _lines(title: str, lines: Sequence[str]) -> PageTable:
+    return PageTable((title,), [(line,) for line in lines])
 
 
 def _metrics(metrics: Mapping[str, MetricFigures]) -> PageTable:
@@ -71,15 +78,14 @@ def _bound(value: float | None) -> str:
     return "" if value is None else f"{value:.4f}"
 
 
-def _datasets(modes: Mapping[str, ModeFigures]) -> Iterator[PageTable]:
+def _datasets(modes: Mapping[str, ModeFigures]) -> PageTable:
     """Right answers by data set, a row for each mode; text metrics have none."""
     rows = [
         (name, mode, f"{part.correct:,} of {part.total:,}", f"{part.accuracy:.2f} %")
         for mode, figures in modes.items()
         for name, part in figures.per_dataset.items()
     ]
-    if rows:
-        yield PageTable(("data set", "rules", "right", "share"), sorted(rows))
+    return PageTable(("data set", "rules", "right", "share"), sorted(rows))
 
 
 def _grades(modes: Mapping[str, Mapping[str, Mapping[str, int]]]) -> Iterator[PageTable]:
@@ -121,15 +127,14 @@ def endings(queries: Queries) -> PageTable:
     return PageTable(("end of the query", "queries", "share"), rows)
 
 
-def loadgen_percentiles(run: RunFiles) -> Iterator[PageTable]:
+def loadgen_percentiles(run: RunFiles) -> PageTable:
     """LoadGen's own percentiles, for runs without requests.parquet."""
     rows = []
     for name in TIMES:
         figures = {percent: run.summary.percentile_ns(name, percent) for percent in PERCENTS}
         if figures["50.00"] is not None:
             rows.append((f"{name}, ms", *("" if v is None else milliseconds(v) for v in figures.values())))
-    if rows:
-        yield PageTable(("LoadGen's summary", *(f"p{float(percent):g}" for percent in PERCENTS)), rows)
+    return PageTable(("LoadGen's summary", *(f"p{float(percent):g}" for percent in PERCENTS)), rows)
 
 
 def replicas_section(run: RunFiles, queries: Queries) -> Section:
@@ -242,22 +247,15 @@ def _or_dash(nanoseconds: float | None) -> str:
 
 def doubts_sections(record: RunRecord) -> Iterator[Section]:
     """Warnings, examples of failures, and deviations."""
-    tables = []
-    if record.warnings:
-        tables.append(
-            PageTable(("reasons to distrust these numbers",), [(line,) for line in record.warnings])
-        )
-    if record.loadgen_messages:
-        rows = [(line,) for line in record.loadgen_messages]
-        tables.append(PageTable(("LoadGen's errors and warnings",), rows))
     examples = [(kind, text) for kind, texts in record.failure_examples.items() for text in texts]
-    if examples:
-        tables.append(PageTable(("failure", "example"), examples))
+    tables = [
+        _lines("reasons to distrust these numbers", record.warnings),
+        _lines("LoadGen's errors and warnings", record.loadgen_messages),
+        PageTable(("failure", "example"), examples),
+    ]
     yield Section("warnings", "Warnings and failures" if examples else "Warnings", tables=tables)
-    if record.deviations:
-        rows = [(line,) for line in record.deviations]
-        header = ("this run does not keep these rules of the benchmark",)
-        yield Section("deviations", "Not official", tables=[PageTable(header, rows)])
+    broken = _lines("this run does not keep these rules of the benchmark", record.deviations)
+    yield Section("deviations", "Not official", tables=[broken])
 
 
 def provenance_section(record: RunRecord) -> Section:
@@ -310,11 +308,10 @@ def _served(record: RunRecord) -> Iterator[PageTable]:
     trials = ("trial request, s: median", "longest")
     header = ("servers", "URL", "engine", "serves", *limits_of, *trials, "settings")
     hidden = "Models and versions of the servers" if len(rows) > _LISTED else ""
-    if rows:
-        yield PageTable(header, rows, folded=hidden)
-    if reasons := by_key((reason, url) for url, reason in record.left_out.items()):
-        left_out = [(f"{len(urls):,}", folded(urls), reason) for reason, urls in reasons.items()]
-        yield PageTable(("servers left out", "URL", "reason"), left_out)
+    yield PageTable(header, rows, folded=hidden)
+    reasons = by_key((reason, url) for url, reason in record.left_out.items())
+    left_out = [(f"{len(urls):,}", folded(urls), reason) for reason, urls in reasons.items()]
+    yield PageTable(("servers left out", "URL", "reason"), left_out)
 
 
 def _trials(servers: Sequence[ServerInfo]) -> tuple[str, str]:
@@ -324,8 +321,6 @@ def _trials(servers: Sequence[ServerInfo]) -> tuple[str, str]:
 
 def parameters_section(summary: LoadgenSummary) -> Section:
     """The parameters that LoadGen printed."""
-    if not summary.parameters:
-        return Section("parameters", "LoadGen")
     table = PageTable(
         ("parameter", "value"), list(summary.parameters.items()), folded="Parameters in LoadGen's summary"
     )

@@ -98,15 +98,13 @@ def _tables(load: ServerLoad) -> Iterator[PageTable]:
         for key, level in load.levels.items()
         if key in QUANTITIES
     ]
-    yield from ranks_table(load.ranks)
-    if rows:
-        whose = "of a server or data-parallel rank, read every few seconds"
-        yield PageTable((whose, "mean", "highest", "of the run above 0 (KV: 95 %)"), rows)
+    yield ranks_table(load.ranks)
+    whose = "of a server or data-parallel rank, read every few seconds"
+    yield PageTable((whose, "mean", "highest", "of the run above 0 (KV: 95 %)"), rows)
     counted = [
         (QUANTITIES[key].meaning, f"{count:,.0f}") for key, count in load.counts.items() if key in QUANTITIES
     ]
-    if counted:
-        yield PageTable(("in the run, of all servers", "count"), counted)
+    yield PageTable(("in the run, of all servers", "count"), counted)
 
 
 def _figure(value: float) -> str:

@@ -219,7 +219,8 @@ def test_what_the_servers_said(tmp_path):
     assert requests.x[0] == pytest.approx(0, abs=1)
     assert np.diff(requests.x).tolist() == pytest.approx([5, 5])
     assert cache.series[0].values.tolist() == pytest.approx([0.0488296] * 3, rel=1e-4)
-    assert section.tables[0].rows[0][1:] == ("42", "42", "100%")
+    _, levels, _ = section.tables
+    assert levels.rows[0][1:] == ("42", "42", "100%")
     html = page_of(tmp_path)
     assert "owned" in html
     assert "<img" not in html
