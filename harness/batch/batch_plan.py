@@ -84,7 +84,7 @@ def resolve_batch(options: BatchOptions) -> PromptBatch:
     output = options.output.absolute()
     policy = resolve_policy(options, streams=parameters.stream, most_failures=FAILURES_OF_ACCURACY)
     client = resolve_client(options, benchmark, options.input_file, parameters, policy, run_folder(output))
-    plan = EvalPlan(client=client, skip=0, count=None, output=output, tokenizer=None)
+    plan = EvalPlan(client=client, output=output)
     return PromptBatch(plan, samples, positions, prompts.warnings)
 
 

@@ -29,13 +29,12 @@ class EvalPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     client: ClientPlan
     """its log folder exists until the file is complete: settings, and a journal for each attempt"""
-    skip: int
+    skip: int = 0
     """rows that are left out before the first"""
-    count: int | None
+    count: int | None = None
     """None: all rows after them"""
     output: Path
     """the file to write"""
-    tokenizer: str | None
 
     @property
     def folder(self) -> Path:
@@ -68,13 +67,7 @@ def resolve_eval_plan(options: EvalOptions) -> EvalPlan:
         warnings=generation.warnings,
     )
     check_suffix(output, "--output")
-    return EvalPlan(
-        client=client,
-        skip=options.skip_samples,
-        count=options.max_samples,
-        output=output,
-        tokenizer=options.tokenizer,
-    )
+    return EvalPlan(client=client, skip=options.skip_samples, count=options.max_samples, output=output)
 
 
 def run_folder(output: Path) -> Path:

@@ -165,11 +165,11 @@ def open_texts(plan: EvalPlan) -> tuple[OutputTexts, tuple[str, ...]]:
 
     Raises ConfigError for a given tokenizer that is not the benchmark's.
     """
-    benchmark, limit = plan.client.benchmark, plan.client.parameters.max_new_tokens
-    if plan.tokenizer is not None:
-        return OutputTexts(open_decoder(benchmark, plan.tokenizer, limit)), ()
-    beside = tokenizer_beside(plan.client.input_file, benchmark)
-    if plan.client.backend == "embedded" and benchmark.tokenizer != BUILT_IN and beside is None:
+    client, benchmark, limit = plan.client, plan.client.benchmark, plan.client.parameters.max_new_tokens
+    if client.tokenizer is not None:
+        return OutputTexts(open_decoder(benchmark, client.tokenizer, limit)), ()
+    beside = tokenizer_beside(client.input_file, benchmark)
+    if client.backend == "embedded" and benchmark.tokenizer != BUILT_IN and beside is None:
         why = "the embedded engine's model has another tokenizer"
     else:
         try:

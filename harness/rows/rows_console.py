@@ -136,9 +136,9 @@ class EvalConsole(RowsConsole):
         if result.written:
             lines.append(f"output         {result.plan.output}")
         if result.has_truths and not result.failures and not result.errors:
-            plan = result.plan
+            client = result.plan.client
             scoring = table_scoring_command(
-                plan.output, plan.client.input_file, plan.client.benchmark, plan.tokenizer
+                result.plan.output, client.input_file, client.benchmark, client.tokenizer
             )
             lines.append(f"Score it with: {scoring}")
         if result.interrupted_by:

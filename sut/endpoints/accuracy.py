@@ -154,7 +154,7 @@ def _rows_of(plan: AccuracyPlan, point: Point, folder: Path) -> EvalPlan:
         deviations=(*round_deviations(plan.benchmark), *generation.deviations),
         warnings=generation.warnings,
     )
-    return EvalPlan(client=client, skip=0, count=None, output=output, tokenizer=None)
+    return EvalPlan(client=client, output=output)
 
 
 class _Facts(msgspec.Struct, frozen=True, kw_only=True):
