@@ -28,6 +28,7 @@ from harness.endpoints.run_folder import (
 )
 from harness.endpoints.view.measured_point import CurvePoint, read_point, stated_in
 from harness.errors import ConfigError
+from harness.record.output_dir import is_aside
 from harness.text import first_few
 
 Kind = Literal["rehearsal", "run folders", "published tree"]
@@ -101,7 +102,7 @@ def read_curve(folder: Path) -> MeasuredCurve:
         raise ConfigError(f"{folder}: no such folder; name a rehearsal, run folders or a published tree")
     if curves := _published(folder):
         return _with_bands(_tree(folder, curves))
-    folders = [folder, *_folders(folder, 2)]
+    folders = [folder, *(one for one in _folders(folder, 2) if not is_aside(one))]
     runs = [one for one in folders if (one / SUMMARY).is_file() or (one / POINT_RUN).is_file()]
     if not runs:
         raise ConfigError(

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -91,6 +92,13 @@ def test_run_folders_of_this_client_have_the_bands_of_their_plan(tmp_path):
     assert [one.band for one in curve.points] == ["ultra_low", "low", "med"]
     (line,) = (one for one in build_tree([folder], None, tmp_path / "tree").missing if "were not run" in one)
     assert line in shortfalls(curve)
+
+
+def test_a_run_that_was_moved_aside_is_no_point(tmp_path):
+    """As in the check of the same folder."""
+    folder = made.run_folders(tmp_path)
+    shutil.copytree(folder / "r64", folder / "r64.20261123-130000")
+    assert [one.concurrency for one in read_curve(folder).points[:-1]] == FIXED
 
 
 def test_a_declared_c_min_begins_the_bands(tmp_path):
