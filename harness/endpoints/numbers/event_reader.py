@@ -6,7 +6,7 @@ beside the events, for the next reader.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from msgspec.structs import astuple
 
 from harness.cli.processes import computing
 from harness.dataset.model_tokenizer import TOKENIZER_FILE
+from harness.endpoints.numbers import event_record as form
 from harness.endpoints.numbers.count_cache import (
     COUNTED,
     FINISH_REASONS,
@@ -29,19 +30,7 @@ from harness.endpoints.numbers.count_cache import (
     read_cached,
     write_cached,
 )
-from harness.endpoints.numbers.event_record import (
-    COMPLETE,
-    ENDED,
-    ERRORS,
-    FIRST,
-    ISSUED,
-    LATER,
-    START,
-    STOP,
-    Answer,
-    Event,
-    Prompt,
-)
+from harness.endpoints.numbers.event_record import Answer, Event, Prompt
 from harness.endpoints.numbers.reference_tokenizer import ReferenceTokenizer, open_reference
 from harness.endpoints.run_folder import EVENTS
 from harness.endpoints.samples import Samples
@@ -188,7 +177,7 @@ def _counted(file: Path, size: int, tokenizer: Path | None, progress: Progress, 
                 phase.broken = _broken(file, found, size)
                 break
     if not plan.ranges:
-        raise DatasetError(f"{file}: no performance phase; expected {START}")
+        raise DatasetError(f"{file}: no performance phase; expected {form.START}")
     return phase.result()
 
 
@@ -213,13 +202,13 @@ def _planned(file: Path, size: int) -> _Plan:
     for part, data in _parts(file):
         for place, kind in _sessions(data):
             kinds.add(kind)
-            if kind == START and not ranges:
+            if kind == form.START and not ranges:
                 part = _Range(part.begin + place, part.end)
-            elif kind == STOP:
+            elif kind == form.STOP:
                 tracked_to = part.end
-        if START in kinds:
+        if form.START in kinds:
             ranges.append(part)
-    return _Plan(ranges, tracked_to, ENDED in kinds)
+    return _Plan(ranges, tracked_to, form.ENDED in kinds)
 
 
 def _parts(file: Path) -> Iterator[tuple[_Range, bytes]]:
@@ -264,7 +253,7 @@ def _read_range(file: Path, tokenizer: Path | None, part: _Range) -> _Found:
         except (msgspec.DecodeError, UnicodeDecodeError) as broken:
             error, broken_at = str(broken), at
             break
-        if event is not None and event.event_type != LATER:
+        if event is not None and event.event_type != form.LATER:
             events.append(event)
         at += len(line)
     return _Found(part, _seen(events, open_reference(tokenizer)), broken_at, error)
@@ -274,7 +263,7 @@ _EVENT = msgspec.json.Decoder(Event)
 
 
 def _seen(events: list[Event], reader: ReferenceTokenizer) -> list[_Seen]:
-    answered = [number for number, event in enumerate(events) if event.event_type == COMPLETE]
+    answered = [number for number, event in enumerate(events) if event.event_type == form.COMPLETE]
     totals, suffixes = reader.count_answers([_answer(events[number].data) for number in answered])
     counts = {number: (int(a), int(b)) for number, a, b in zip(answered, totals, suffixes, strict=True)}
     seen = []
@@ -336,43 +325,26 @@ class _Phase(msgspec.Struct):
         return not self._tracking and not self._open
 
     def add(self, seen: _Seen) -> None:
-        """Take the next line."""
-        take = _Phase.failed if seen.kind.startswith(ERRORS) else _TAKERS.get(seen.kind)
-        if take is not None:
-            take(self, seen)
+        """Take the next line. A request with the id of an open one is the same."""
+        row = self._open.get(seen.uuid)
+        match seen.kind:
+            case form.START if not self._tracking:
+                self._tracking = True
+                self._blocks.append([seen.ns, seen.ns])
+            case form.STOP:
+                self._tracking = False
+            case form.ISSUED if self._tracking and row is None:
+                row = _Request(seen.ns, 0, 0, 0, 0, False, seen.tokens, 0, len(self._blocks) - 1)
+                self._open[seen.uuid] = row
+                self.rows.append(row)
+            case form.FIRST if row is not None:
+                row.first_ns = seen.ns
+            case form.COMPLETE if row is not None:
+                self._complete(self._open.pop(seen.uuid), seen)
+            case kind if row is not None and kind.startswith(form.ERRORS):  # its end may follow
+                row.failed = True
 
-    def start(self, seen: _Seen) -> None:
-        """Requests count from here on."""
-        if not self._tracking:
-            self._tracking = True
-            self._blocks.append([seen.ns, seen.ns])
-
-    def stop(self, _: _Seen) -> None:
-        """Requests no longer count."""
-        self._tracking = False
-
-    def issued(self, seen: _Seen) -> None:
-        """A request was sent; one with the same id is the same."""
-        if self._tracking and seen.uuid not in self._open:
-            row = _Request(seen.ns, 0, 0, 0, 0, False, seen.tokens, 0, len(self._blocks) - 1)
-            self._open[seen.uuid] = row
-            self.rows.append(row)
-
-    def first(self, seen: _Seen) -> None:
-        """Its first fragment arrived."""
-        if (row := self._open.get(seen.uuid)) is not None:
-            row.first_ns = seen.ns
-
-    def failed(self, seen: _Seen) -> None:
-        """It failed; its end may follow."""
-        if (row := self._open.get(seen.uuid)) is not None:
-            row.failed = True
-
-    def completed(self, seen: _Seen) -> None:
-        """It ended."""
-        row = self._open.pop(seen.uuid, None)
-        if row is None:
-            return
+    def _complete(self, row: _Request, seen: _Seen) -> None:
         row.complete_ns, row.output_tokens, row.finish = seen.ns, seen.tokens, seen.finish
         row.suffix_tokens = seen.suffix if row.first_ns else 0
         block = self._blocks[row.block]
@@ -383,12 +355,3 @@ class _Phase(msgspec.Struct):
         rows = np.array([astuple(row)[:-1] for row in self.rows], COUNTED)
         duration_ns = sum(last - begin for begin, last in self._blocks)
         return Cached(rows, duration_ns, self.ended, self.broken)
-
-
-_TAKERS: Mapping[str, Callable[[_Phase, _Seen], None]] = {
-    START: _Phase.start,
-    STOP: _Phase.stop,
-    ISSUED: _Phase.issued,
-    FIRST: _Phase.first,
-    COMPLETE: _Phase.completed,
-}
