@@ -140,7 +140,8 @@ def as_shares(metrics: Mapping[str, float], benchmark: Benchmark) -> dict[str, f
 class _Entry(msgspec.Struct):
     """One scored data set. The second name of a count is that of earlier files."""
 
-    score: Any = None
+    score: Any
+    """of earlier files, which have the metrics beside the counts: the complete entry"""
     unit_samples: _Count | None = None
     num_samples: _Count | None = None
     num_repeats: _Count | None = None
@@ -196,13 +197,14 @@ def scored_parts(whole: Any) -> list[dict[str, Any]]:
     return parts
 
 
-def _entries(whole: Any) -> list[tuple[_Entry, Any]]:
-    """Those of accuracy runs, each with what it was read from. Raises ValueError."""
-    entries = [(msgspec.convert(part, _Entry, strict=False), part) for part in scored_parts(whole)]
-    return [(entry, part) for entry, part in entries if entry.dataset_type != _INLINE]
+def _entries(whole: Any) -> list[_Entry]:
+    """Those of accuracy runs. Raises ValueError."""
+    parts = scored_parts(whole)
+    entries = [msgspec.convert({"score": part, **part}, _Entry, strict=False) for part in parts]
+    return [entry for entry in entries if entry.dataset_type != _INLINE]
 
 
-def _accuracy(entries: list[tuple[_Entry, Any]], benchmark: Benchmark) -> PointAccuracy | None:
+def _accuracy(entries: list[_Entry], benchmark: Benchmark) -> PointAccuracy | None:
     """The score over all data sets, each weighted with its rows, as the checker does it.
 
     A metric that one of them lacks is missing: the client writes null where its grading failed.
@@ -211,8 +213,8 @@ def _accuracy(entries: list[tuple[_Entry, Any]], benchmark: Benchmark) -> PointA
         return None
     values = by_key(
         (name, (value, entry.samples))
-        for entry, part in entries
-        for name, value in _scores(part, benchmark).items()
+        for entry in entries
+        for name, value in _scores(entry.score, benchmark).items()
     )
     _require_one_unit(values, benchmark)
     metrics = {
@@ -221,27 +223,26 @@ def _accuracy(entries: list[tuple[_Entry, Any]], benchmark: Benchmark) -> PointA
         if len(values.get(name, ())) == len(entries)
     }
     missing = tuple(name for name in targets(benchmark) if name not in metrics)
-    durations = [entry.duration_s for entry, _ in entries if entry.duration_s is not None]
+    durations = [entry.duration_s for entry in entries if entry.duration_s is not None]
     return PointAccuracy(
         metrics=metrics,
         missing=missing,
         lacks=tuple(name for name in missing if benchmark.accuracy[name].is_score),
-        samples=sum(entry.issued for entry, _ in entries),
+        samples=sum(entry.issued for entry in entries),
         expected_samples=benchmark.dataset(accuracy=True).samples,
-        unanswered=sum(entry.counted("missing") for entry, _ in entries),
-        empty=sum(entry.counted("empty") for entry, _ in entries),
-        partial=not all(entry.complete for entry, _ in entries),
+        unanswered=sum(entry.counted("missing") for entry in entries),
+        empty=sum(entry.counted("empty") for entry in entries),
+        partial=not all(entry.complete for entry in entries),
         duration_s=sum(durations) if durations else None,
-        warnings=tuple(text for entry, _ in entries for text in entry.warnings),
-        deviations=tuple(text for entry, _ in entries for text in entry.deviations),
-        reference_data=next((entry.reference_data for entry, _ in entries), None),
-        answers_sha256=next((entry.answers_sha256 for entry, _ in entries), None),
+        warnings=tuple(text for entry in entries for text in entry.warnings),
+        deviations=tuple(text for entry in entries for text in entry.deviations),
+        reference_data=next((entry.reference_data for entry in entries), None),
+        answers_sha256=next((entry.answers_sha256 for entry in entries), None),
     )
 
 
-def _scores(part: dict[str, Any], benchmark: Benchmark) -> dict[str, float]:
+def _scores(score: Any, benchmark: Benchmark) -> dict[str, float]:
     """The metrics of a data set by the rules' names. A number without a name is the first metric."""
-    score = part.get("score", part)
     named = score if isinstance(score, dict) else {next(iter(benchmark.accuracy)): score}
     names = {name.lower(): name for name in benchmark.accuracy}
     return {
