@@ -32,13 +32,12 @@ from harness.submission.tree.layout import (
     BenchmarkDir,
     ScenarioDir,
     benchmark_dirs,
-    endpoints_scenario,
     has_endpoints_layout,
     is_empty,
     kept_beside,
     organisations,
     scenario_dirs,
-    scenario_named,
+    scenario_of,
     system_dirs,
 )
 from harness.submission.tree.round_rules import RoundRules, Suite, definition_of, load_rules
@@ -143,8 +142,7 @@ def _benchmark(folder: BenchmarkDir, round_name: str) -> Iterator[Issue]:
 def _context(folder: ScenarioDir, kept: Path, round_name: str) -> CheckContext | None:
     """None for a folder that is not checked; ``_benchmark`` reports those."""
     rules, of_endpoints = load_rules(round_name), has_endpoints_layout(folder.path)
-    scenario = endpoints_scenario(folder.folder) if of_endpoints else folder.scenario
-    name = official_name(folder, rules)
+    scenario, name = folder.scenario, official_name(folder, rules)
     benchmark, (_, suite) = definition_of(name, round_name), rules.suite_of(name)
     if benchmark is None or scenario is None or (folder.binding and scenario not in suite.allowed):
         return None
@@ -198,9 +196,7 @@ def _scenarios(folder: BenchmarkDir, suite: str, rule: Suite) -> Iterator[Issue]
     for name in folders:
         if name in empty:
             continue
-        found = scenario_named(name)
-        if has_endpoints_layout(folder.path / name):
-            found = endpoints_scenario(name)
+        found = scenario_of(folder.path / name)
         if found is not None and (found in rule.allowed or not folder.binding):
             have.add(found)
         elif not folder.binding and name.lower() in _UNDEFINED_SCENARIOS:

@@ -38,7 +38,7 @@ class CheckContext(msgspec.Struct, frozen=True, eq=False):
     @property
     def is_inferred(self) -> bool:
         """Whether the result is inferred from runs of another scenario, of which they are copies."""
-        return not self.is_of_endpoints and self.dir.scenario is not self.scenario
+        return self.dir.scenario is not self.scenario
 
     @property
     def has_records(self) -> bool:

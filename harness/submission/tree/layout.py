@@ -89,13 +89,7 @@ class ScenarioDir(BenchmarkDir, frozen=True):
     @property
     def scenario(self) -> Scenario | None:
         """None for a folder of another name."""
-        return scenario_named(self.folder)
-
-
-def scenario_named(folder: str) -> Scenario | None:
-    """The scenario of a folder. The official checker accepts "Offline" and "offline", not "OFFLINE"."""
-    known = (scenario for scenario in Scenario if folder in (scenario.folder, scenario.folder.lower()))
-    return next(known, None)
+        return scenario_of(self.path)
 
 
 # submission_structure.md, "Endpoints submission structure": both are taken, of both the first is read.
@@ -118,9 +112,11 @@ def has_endpoints_layout(folder: Path) -> bool:
     )
 
 
-def endpoints_scenario(folder: str) -> Scenario | None:
-    """The scenario of a folder in the Endpoints layout."""
-    return Scenario.SERVER if folder.lower() == _ENDPOINTS_SERVER else scenario_named(folder)
+def scenario_of(folder: Path) -> Scenario | None:
+    """The scenario of a folder. The official checker accepts "Offline" and "offline", not "OFFLINE"."""
+    if folder.name.lower() == _ENDPOINTS_SERVER and has_endpoints_layout(folder):
+        return Scenario.SERVER
+    return next((one for one in Scenario if folder.name in (one.folder, one.folder.lower())), None)
 
 
 def scenario_dirs(root: Path) -> tuple[ScenarioDir, ...]:
