@@ -248,7 +248,7 @@ async def _page(client: httpx.AsyncClient, server: _Server) -> bytes:
     A lookup that takes longer goes on, and a later round has its result: no other page waits for it.
     """
     if server.lookup is None:
-        server.lookup = asyncio.get_running_loop().run_in_executor(None, _looked_up, server.url)
+        server.lookup = _look_up(server.url)
     await asyncio.wait({server.lookup}, timeout=_ANSWER_S)
     if not server.lookup.done():
         raise NoMetricsError(f"the resolver gave no answer within {_ANSWER_S:g} s")
@@ -263,6 +263,20 @@ async def _page(client: httpx.AsyncClient, server: _Server) -> bytes:
     if not has_values(page):
         raise NoMetricsError("/metrics shows no numbers in the format of Prometheus")
     return page
+
+
+def _look_up(url: str) -> "asyncio.Future[Place | NoMetricsError]":
+    """A lookup in a thread of its own: the end of the rounds, and of the program, waits for none."""
+    loop = asyncio.get_running_loop()
+    place: asyncio.Future[Place | NoMetricsError] = loop.create_future()
+
+    def look_up() -> None:
+        found = _looked_up(url)
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(place.set_result, found)
+
+    threading.Thread(target=look_up, name="lookup", daemon=True).start()
+    return place
 
 
 def _looked_up(url: str) -> "Place | NoMetricsError":

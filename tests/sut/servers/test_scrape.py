@@ -238,6 +238,26 @@ def test_a_slow_resolver_holds_up_no_page_of_the_others(tmp_path, quick, monkeyp
         scraper.stop()
 
 
+def test_a_resolver_that_hangs_costs_no_page_of_the_others(tmp_path, quick, monkeypatch):
+    known, over = socket.getaddrinfo, threading.Event()
+
+    def look_up(host, *others, **named):
+        if host == "late.test":
+            over.wait(PATIENCE_S)
+        return known(host, *others, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    monkeypatch.setattr(scrape, "_ANSWER_S", 0.1)
+    monkeypatch.setattr(scrape, "_END_S", 3.0)
+    with StubServer(metrics=lambda: b"a 1\n") as stub:
+        scraper = scraper_of(tmp_path, stub.url, "http://late.test:1")
+        scraper.start()
+        found = scraper.stop()
+    over.set()
+    assert found.warnings == () and rows(tmp_path)
+    assert found.without == {"http://late.test:1": "the resolver gave no answer within 0.1 s"}
+
+
 def test_a_server_that_fails_later_is_no_server_without(tmp_path, quick):
     pages = iter([b"a 1\n"] * 3)
     with StubServer(metrics=lambda: next(pages, b"")) as stub:
