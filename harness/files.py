@@ -277,7 +277,9 @@ def link_or_copy(source: str | Path, target: str | Path) -> None:
     try:
         os.link(source, target)
     except OSError:
-        shutil.copy2(source, target)
+        shutil.copyfile(source, target)
+        with suppress(OSError):  # of a file system without permissions, or of another owner's
+            shutil.copystat(source, target)
 
 
 @contextmanager

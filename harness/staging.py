@@ -4,10 +4,13 @@ The folder of kept files has the sha256 of every file that was built. What was n
 since, is never replaced without ``--force``.
 """
 
+import errno
 import os
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -16,6 +19,8 @@ from harness.errors import ConfigError, refused
 from harness.files import atomic_write, hold, link_or_copy, open_lock, sha256_of
 
 _BUILT = "built.sha256"  # in the folder of kept files, as sha256sum writes it
+# Of a file system without permissions, as FAT and SMB mounted by another user, and some in user space.
+_NO_MODES = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -35,8 +40,8 @@ def staging(output: Path) -> Iterator[Path]:
         with _locked(lock, output):
             shutil.rmtree(folder, ignore_errors=True)  # of a build that was killed
             folder.mkdir(mode=0o755)
-            folder.chmod(0o755)
             try:
+                set_mode(folder, 0o755)
                 yield folder
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -151,7 +156,25 @@ def _write_built(kept: Path, digests: dict[str, set[str]]) -> None:
 def _let_read(paths: Sequence[Path]) -> None:
     """Give the permissions of published files, whatever the umask."""
     for path in paths:
-        path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
+        set_mode(path, 0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
+
+
+def set_mode(path: Path, mode: int) -> None:
+    """Give a file of a tree its permissions, where the file system takes any: no rule asks for them."""
+    try:
+        path.chmod(mode)
+    except OSError as error:
+        if error.errno not in _NO_MODES:
+            raise
+        _note_no_modes(os.strerror(error.errno))
+
+
+@cache
+def _note_no_modes(reason: str) -> None:
+    print(
+        f"note: the file system of --output takes no permissions ({reason}): files there have its own",
+        file=sys.stderr,
+    )
 
 
 def is_equal(one: Path, other: Path) -> bool:

@@ -13,7 +13,7 @@ from harness.errors import ConfigError
 from harness.files import ROOT
 from harness.git import GIT, ask_git, head_of
 from harness.record.provenance import GitState, git_state
-from harness.staging import write_file
+from harness.staging import set_mode, write_file
 from harness.submission.tree.secrets import find_secrets
 
 _LEFT_OUT = ("tests", "benchmarks")
@@ -114,7 +114,7 @@ def copy_source(source: SourceCode, target: Path) -> WrittenSource:
                 links.append(member.name)
                 continue
             write_file(target / path, content.read())
-            (target / path).chmod(0o755 if member.mode & 0o100 else 0o644)  # setup.sh must stay executable
+            set_mode(target / path, 0o755 if member.mode & 0o100 else 0o644)  # setup.sh must stay executable
     changed = tuple(_without_secrets(target))
     return WrittenSource(source, target.name, tuple(links), _local_changes(source), changed)
 

@@ -69,6 +69,22 @@ def test_files_beside_stay(results, info, tmp_path):
     assert [path.read_text() for path in beside] == ["of another\n"] * 2
 
 
+def test_a_file_system_without_permissions_has_the_same_tree(results, info, tmp_path, capsys, monkeypatch):
+    """As FAT and SMB that another user has mounted, where chmod, utime and link are EPERM."""
+
+    def refuse(*words, **named):
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), words[0])
+
+    build(results)
+    before = content(tmp_path / "tree"), content(tmp_path / "tree.kept")
+    for name in ("chmod", "utime", "link"):
+        monkeypatch.setattr(os, name, refuse)
+    capsys.readouterr()
+    assert build(results) == 0
+    assert (content(tmp_path / "tree"), content(tmp_path / "tree.kept")) == before
+    assert capsys.readouterr().err.count("takes no permissions (Operation not permitted)") == 1
+
+
 @pytest.fixture
 def staged(tmp_path):
     """A tree with one built file, and a later build of it; a function that makes its moves."""
