@@ -282,6 +282,32 @@ def link_or_copy(source: str | Path, target: str | Path) -> None:
             shutil.copystat(source, target)
 
 
+def move_path(source: Path, target: Path) -> None:
+    """Rename a file or folder. Raises OSError, and leaves all as it was.
+
+    A folder of a container's image is moved by its entries: overlayfs cannot rename it (EXDEV).
+    """
+    try:
+        source.rename(target)
+    except OSError as error:
+        if error.errno != errno.EXDEV or not source.is_dir():
+            raise
+        _move_entries(source, target)
+
+
+def _move_entries(source: Path, target: Path) -> None:
+    target.mkdir()
+    try:
+        for entry in sorted(source.iterdir()):
+            move_path(entry, target / entry.name)
+    except OSError:
+        for entry in sorted(target.iterdir()):
+            entry.rename(source / entry.name)
+        target.rmdir()
+        raise
+    source.rmdir()
+
+
 @contextmanager
 def atomic_write(path: Path, suffix: str = ".partial") -> Iterator[IO[bytes]]:
     """A new file that takes the place of ``path`` once it is written and on disk; else nothing changes.

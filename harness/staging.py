@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import ConfigError, refused
-from harness.files import atomic_write, hold, link_or_copy, open_lock, sha256_of
+from harness.files import atomic_write, hold, link_or_copy, move_path, open_lock, sha256_of
 
 _BUILT = "built.sha256"  # in the folder of kept files, as sha256sum writes it
 # Of a file system without permissions, as FAT and SMB mounted by another user, and some in user space.
@@ -112,7 +112,7 @@ def take_place(move: Move, aside: Path) -> Path | None:
     """Rename one, or leave all as it was; what it replaces is ``aside``, None for nothing."""
     replaced = None
     if move.final.exists():
-        move.final.rename(aside)
+        move_path(move.final, aside)
         replaced = aside
     move.final.parent.mkdir(parents=True, exist_ok=True)
     try:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from harness.errors import ConfigError, refused
-from harness.files import hold, open_lock, require_free
+from harness.files import hold, move_path, open_lock, require_free
 
 WRITE, READ = "write there", "read it"
 _RESERVE = ".reserve"
@@ -69,7 +69,7 @@ def move_aside_existing(log_dir: Path) -> Path | None:
     """
     with accessing(log_dir, WRITE):
         if aside := aside_of(log_dir):
-            log_dir.rename(aside)
+            move_path(log_dir, aside)
         else:
             free_reserve(log_dir)
     prepare_dir(log_dir)

@@ -12,7 +12,7 @@ from msgspec import structs
 from harness.config.plans import RunPlan
 from harness.config.protocol import Answers, prompts_of
 from harness.errors import ConfigError
-from harness.files import ACCURACY_LOG, JOURNAL_DIR, RUN_RECORD, sha256_of
+from harness.files import ACCURACY_LOG, JOURNAL_DIR, RUN_RECORD, move_path, sha256_of
 from harness.loadgen_logs.integrity import damage
 from harness.record.answer_log import SavedAnswer, read_saved_answers
 from harness.record.journal import ANSWERS_FILE
@@ -268,7 +268,7 @@ def archive_attempt(log_dir: Path) -> Path:
     # The record goes first: a folder with the record of a complete run and without its log is none.
     for entry in sorted(log_dir.iterdir(), key=lambda path: (path.name != RUN_RECORD, path.name)):
         if not entry.name.startswith(ATTEMPT):
-            entry.rename(attempt / entry.name)
+            move_path(entry, attempt / entry.name)
     return attempt
 
 

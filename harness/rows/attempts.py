@@ -18,7 +18,7 @@ from harness.config.generation import SamplingParameters
 from harness.config.plans import ClientPlan
 from harness.config.protocol import Answers
 from harness.errors import ConfigError
-from harness.files import JOURNAL_DIR, explained_write, hold, open_lock
+from harness.files import JOURNAL_DIR, explained_write, hold, move_path, open_lock
 from harness.json_files import read_json, write_json
 from harness.record.journal import lost_rows, read_journal
 from harness.record.outcome import FailureKind
@@ -123,7 +123,7 @@ def move_aside(output: Path, folder: Path) -> None:
         aside = aside_name(folder)
         if output.exists():
             output.rename(folder / output.name)
-        folder.rename(aside)
+        move_path(folder, aside)
 
 
 def require_writable(output: Path) -> None:

@@ -6,6 +6,8 @@ import io
 import os
 import platform
 import re
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from harness.record.output_dir import (
     move_aside_existing,
     require_unlocked,
 )
+from tests.runs import ROOT
 
 
 def test_space_is_kept_and_given_back(tmp_path):
@@ -132,3 +135,51 @@ def test_without_locks_a_second_run_on_this_machine_is_refused(tmp_path, monkeyp
         lock.write_text(free)
         with locked(folder):
             pass
+
+
+_OVERLAY = """
+mount -t tmpfs none /mnt && cd /mnt && mkdir -p image/logs/journal new work root &&
+echo 1 > image/logs/run.json && echo 2 > image/logs/journal/rows &&
+mount -t overlay -o userxattr,lowerdir=image,upperdir=new,workdir=work none root
+"""
+_MOVING = """
+import sys
+from pathlib import Path
+from harness.record.output_dir import move_aside_existing
+logs = Path("/mnt/root/logs")
+for text in "34":
+    aside = move_aside_existing(logs)
+    print([(file.name, file.read_text()) for file in sorted(aside.rglob("[a-z]*[a-z]")) if file.is_file()])
+    (logs / "run.json").write_text(text)
+"""
+
+
+def test_a_folder_of_a_containers_image_is_moved(tmp_path):
+    """overlayfs cannot rename it."""
+    probe = f"{_OVERLAY.rstrip()} && rm -r root/logs && mkdir root/logs"
+    if subprocess.run(["unshare", "-rm", "sh", "-c", probe], capture_output=True).returncode:
+        pytest.skip("this machine lets nobody mount an overlay (unshare -rm)")
+    script = f'{_OVERLAY} exec "$0" -c "$1"'
+    words = ["unshare", "-rm", "sh", "-c", script, sys.executable, _MOVING]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(words, capture_output=True, text=True, env=environment)
+    assert done.stdout.splitlines() == ["[('rows', '2\\n'), ('run.json', '1\\n')]", "[('run.json', '3')]"], done
+
+
+def test_a_folder_that_is_moved_in_part_is_put_back(tmp_path, monkeypatch):
+    rename = os.rename
+
+    def of_an_image(source, target):
+        if os.fspath(source).endswith("z"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), os.fspath(source))
+        if Path(source).is_dir() and "logs" in Path(source).parts:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), os.fspath(source))
+        rename(source, target)
+
+    (tmp_path / "logs/journal").mkdir(parents=True)
+    for name in ("a", "journal/b", "z"):
+        (tmp_path / "logs" / name).write_text(name)
+    monkeypatch.setattr(os, "rename", of_an_image)
+    with pytest.raises(OSError, match="No space"):
+        files.move_path(tmp_path / "logs", tmp_path / "aside")
+    assert [path.name for path in sorted(tmp_path.rglob("*"))] == ["logs", "a", "journal", "b", "z"]
