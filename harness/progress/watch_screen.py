@@ -9,7 +9,7 @@ import textwrap
 import time
 import tty
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -45,6 +45,42 @@ _BAR = 40
 _CLEAR, _HIDE, _SHOW = "\x1b[H\x1b[J", "\x1b[?25l", "\x1b[?25h"
 
 
+class RunState(msgspec.Struct, frozen=True):
+    """What the files of a run say at a moment."""
+
+    title: str
+    run: Path
+    now: datetime
+    line: ProgressLine | None
+    """the last one"""
+    silent_s: float
+    """since then; 0 without one"""
+    result: str
+    """the verdict and score in one line; "" while the run lasts"""
+    grading: GradingProgress | None
+    """None where no evaluator is running"""
+
+    @property
+    def ended(self) -> str:
+        """The result; "" while the run lasts or is graded."""
+        return "" if self.grading is not None else self.result
+
+
+def read_state(run: Path, now: datetime) -> RunState:
+    """Read the files of a run, the record first: the last line is written before the verdict."""
+    record = line = None
+    with suppress(FileNotFoundError):
+        record = RunRecord.read(run / RUN_RECORD)
+    found = read_grading(run)
+    grading = found if found and (now - found.time).total_seconds() < _LONGEST_STEP_S else None
+    with suppress(FileNotFoundError):
+        line = read_progress(run / PROGRESS)
+    silent_s = 0.0 if line is None else (now - line.time).total_seconds()
+    title = str(run) if record is None else record.plan.title
+    result = _end_without_record(run, silent_s) if record is None else _result(run, record)
+    return RunState(title, run, now, line, silent_s, result, grading)
+
+
 def newest_run(folder: Path) -> Path:
     """The folder itself, or the run below it that wrote progress last. Raises ConfigError for none."""
     # A run of a few seconds has no line of progress.
@@ -61,26 +97,26 @@ def watch(folder: Path, look_s: float = _LOOK_S) -> None:
     if can_overwrite(sys.stdout) and sys.stdin.isatty():
         with _screen(look_s) as leaves:
             while not leaves():
-                size = shutil.get_terminal_size()
-                lines = _fitting(screen(run, datetime.now(UTC), size.columns), size.lines)
+                state, size = read_state(run, datetime.now(UTC)), shutil.get_terminal_size()
                 _control(_CLEAR)
-                print("\n".join(lines), end="", flush=True)
-                if _ended(run):
+                print("\n".join(_fitting(screen(state, size.columns), size.lines)), end="", flush=True)
+                if state.ended:
                     break
-        print("\n".join(screen(run, datetime.now(UTC), shutil.get_terminal_size().columns)))
+        state = read_state(run, datetime.now(UTC))
+        print("\n".join(screen(state, shutil.get_terminal_size().columns)))
         return
     print(printable(str(run)), flush=True)
     last, warned = "", 0
     while True:
-        ended = _ended(run)
-        warned = _print_warnings(run, warned)  # after the look: the last line is written before the verdict
-        if ended:
+        state = read_state(run, datetime.now(UTC))
+        warned = _print_warnings(state.line, warned)
+        if state.ended:
             break
-        if (text := _plain_state(run)) not in ("", last):
+        if (text := _plain_state(state)) not in ("", last):
             last = text
             print(printable(text), flush=True)
         time.sleep(look_s)
-    print(ended, flush=True)
+    print(state.ended, flush=True)
 
 
 def _control(text: str) -> None:
@@ -108,21 +144,19 @@ def _screen(look_s: float) -> Iterator[Callable[[], bool]]:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
-def screen(run: Path, now: datetime, width: int) -> list[str]:
+def screen(state: RunState, width: int) -> list[str]:
     """The lines of the screen, wrapped at its width."""
-    record, line, result = _record(run), _last_line(run), _result(run)
-    title = record.plan.title if record is not None else str(run)
-    lines = [title, str(run), ""]
-    if line is not None:
-        lines += _figures(line, now, lasts=not result)
-    elif not result:
+    lines = [state.title, str(state.run), ""]
+    if state.line is not None:
+        lines += _figures(state, state.line)
+    elif not state.result:
         lines.append("no progress yet: the first line comes five seconds after the first query")
-    if result:
-        lines += ["", result]
-    if result and (grading := _grading(run, now)) is not None:
-        lines += ["", *_steps(grading, now), "", "q leaves; grading continues"]
-    elif not result:
+    if not state.result:
         lines += ["", "q leaves; the run continues"]
+    else:
+        lines += ["", state.result]
+        if state.grading is not None:
+            lines += ["", *_steps(state.grading, state.now), "", "q leaves; grading continues"]
     return [part for text in lines for part in _wrapped(printable(text, LONG_LINE), max(width - 1, 1))]
 
 
@@ -137,14 +171,13 @@ def _wrapped(text: str, width: int) -> list[str]:
     return textwrap.wrap(text, width, subsequent_indent=indent) or [""]
 
 
-def _figures(line: ProgressLine, now: datetime, *, lasts: bool) -> Iterator[str]:
+def _figures(state: RunState, line: ProgressLine) -> Iterator[str]:
     done, total = line.completed + line.failed, line.total or line.issued
-    left = time_to_go(line.silent_s, line.remaining_s) if lasts else ""
+    left = "" if state.result else time_to_go(line.silent_s, line.remaining_s)
     times = ", ".join(filter(None, (duration(line.elapsed_s), left)))
     yield f"{progress_bar(done, total, _BAR)} {done:,} of {total:,}, {times}"
-    silent_s = (now - line.time).total_seconds()
-    if lasts and silent_s > _SILENT_S:
-        yield _no_line(silent_s)
+    if not state.result and state.silent_s > _SILENT_S:
+        yield _no_line(state.silent_s)
     if line.lost:
         yield f"LOST: {line.lost}"
     if line.standing:
@@ -168,9 +201,9 @@ def _figures(line: ProgressLine, now: datetime, *, lasts: bool) -> Iterator[str]
         yield from reversed([*_warnings(line)])
 
 
-def _print_warnings(run: Path, before: int) -> int:
+def _print_warnings(line: ProgressLine | None, before: int) -> int:
     """Print those after the first ``before``; returns how many there are. Another run begins with none."""
-    if (line := _last_line(run)) is None:
+    if line is None:
         return before
     for text in _warnings(line, before if before <= line.warned else 0):
         print(printable(text, LONG_LINE), flush=True)
@@ -213,60 +246,28 @@ def plain(line: ProgressLine) -> str:
     return plain_progress(msgspec.convert(line, ProgressSnapshot, from_attributes=True))
 
 
-def _plain_state(run: Path) -> str:
+def _plain_state(state: RunState) -> str:
     """The present line of the run, or of its grading when it has ended; "" where there is none."""
-    if _result(run):
-        if (grading := _grading(run, datetime.now(UTC))) is None:
+    if state.result:
+        if (grading := state.grading) is None:
             return ""
         steps = f"{grading.done}/{grading.total} {grading.stage}"
         return f"[{duration(grading.elapsed_s)}] grading, {steps}"
-    if (line := _last_line(run)) is None:
+    if state.line is None:
         return ""
-    silent_s = (datetime.now(UTC) - line.time).total_seconds()
-    if silent_s <= _SILENT_S:
-        return plain(line)
-    return _no_line(max(silent_s // _SAY_S * _SAY_S, _SILENT_S))  # once a minute
+    if state.silent_s <= _SILENT_S:
+        return plain(state.line)
+    return _no_line(max(state.silent_s // _SAY_S * _SAY_S, _SILENT_S))  # once a minute
 
 
-def _grading(run: Path, now: datetime) -> GradingProgress | None:
-    """None where no evaluator is running."""
-    found = read_grading(run)
-    return found if found and (now - found.time).total_seconds() < _LONGEST_STEP_S else None
-
-
-def _last_line(run: Path) -> ProgressLine | None:
-    try:
-        return read_progress(run / PROGRESS)
-    except FileNotFoundError:
-        return None
-
-
-def _record(run: Path) -> RunRecord | None:
-    try:
-        return RunRecord.read(run / RUN_RECORD)
-    except FileNotFoundError:
-        return None
-
-
-def _ended(run: Path) -> str:
-    """The verdict in one line; "" while the run lasts or is graded."""
-    return "" if _grading(run, datetime.now(UTC)) is not None else _result(run)
-
-
-def _end_without_record(run: Path) -> str:
+def _end_without_record(run: Path, silent_s: float) -> str:
     """Of rows, a ladder or a point of a curve nothing but their lines, or their folder, shows the end."""
     if not run.is_dir():
         return "Ended: the folder is gone"
-    line = _last_line(run)
-    silent_s = 0.0 if line is None else (datetime.now(UTC) - line.time).total_seconds()
     return f"Ended, killed or suspended: no line for {duration(silent_s)}" if silent_s > _SILENT_S else ""
 
 
-def _result(run: Path) -> str:
-    """The verdict and score in one line; "" while the run lasts."""
-    record = _record(run)
-    if record is None:
-        return _end_without_record(run)
+def _result(run: Path, record: RunRecord) -> str:
     if record.verdict is None:
         return ""
     reasons = "; ".join(record.verdict.reasons)

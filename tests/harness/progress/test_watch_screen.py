@@ -19,7 +19,7 @@ from harness.progress import watch_screen
 from harness.progress.lost_run import LostWatch, ValidityRules
 from harness.progress.progress_files import ProgressFile, ProgressLog, read_grading
 from harness.progress.progress_line import plain_progress
-from harness.progress.watch_screen import plain, screen, watch
+from harness.progress.watch_screen import plain, read_state, screen, watch
 from tests import records
 from tests.harness.progress.test_progress_files import LIMITS, append, snapshot
 from tests.kit import wait_until
@@ -51,7 +51,7 @@ def lasting(tmp_path):
 
 
 def shown(folder, later_s=0.0, width=200):
-    return "\n".join(screen(folder, datetime.now(UTC) + timedelta(seconds=later_s), width))
+    return "\n".join(screen(read_state(folder, datetime.now(UTC) + timedelta(seconds=later_s)), width))
 
 
 def test_the_screen_shows_a_run_that_lasts(lasting):
@@ -163,9 +163,9 @@ def test_a_pipe_gets_lines_until_the_run_and_its_grading_end(lasting, watched):
 
 def test_a_pipe_gets_no_line_of_a_run_that_has_ended(lasting):
     """Where the grading ended between two looks, the run's last line came once more."""
-    assert "802/1000 done" in watch_screen._plain_state(lasting)
+    assert "802/1000 done" in watch_screen._plain_state(read_state(lasting, datetime.now(UTC)))
     ENDED.write(lasting / RUN_RECORD)
-    assert watch_screen._plain_state(lasting) == ""
+    assert watch_screen._plain_state(read_state(lasting, datetime.now(UTC))) == ""
 
 
 def test_the_warnings_of_the_run_are_shown_and_a_pipe_gets_each_once(lasting, watched):
@@ -230,14 +230,11 @@ def test_a_pipe_gets_a_line_that_the_run_gives_none(lasting, watched, monkeypatc
         assert lines.readline().startswith("Result: ")
 
 
-def test_a_run_without_a_record_ends_with_its_lines_or_its_folder(lasting, watched, monkeypatch):
+def test_a_run_without_a_record_ends_with_its_lines_or_its_folder(lasting, watched):
     """Rows, ladders and points of a curve write no run.json; complete rows leave no folder."""
     (lasting / RUN_RECORD).unlink()
-    assert watch_screen._ended(lasting) == ""
-    later = SimpleNamespace(now=lambda zone: datetime.now(zone) + timedelta(seconds=20))
-    with monkeypatch.context() as patch:
-        patch.setattr(watch_screen, "datetime", later)
-        assert "\nEnded, killed or suspended: no line for 20s" in shown(lasting)
+    assert read_state(lasting, datetime.now(UTC)).ended == ""
+    assert "\nEnded, killed or suspended: no line for 20s" in shown(lasting, later_s=20)
     ours, theirs = os.pipe()
     watched(lasting, theirs)
     with os.fdopen(ours) as lines:
