@@ -4,7 +4,7 @@ import importlib
 import io
 import queue
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
 from functools import partial
 from typing import Any, Protocol
@@ -74,7 +74,8 @@ class LocalGpus:
     def values(self) -> list[dict[str, float]]:
         """The present values of each GPU by metric; what it does not report is left out."""
         gpus = ((library, number) for library in self._libraries for number in range(len(library.handles)))
-        return [dict(_values(library, number)) for library, number in gpus]
+        found = (_answered(library.errors, library.questions(number)) for library, number in gpus)
+        return [{name: value for name, value in of.items() if value is not None} for of in found]
 
     def page(self) -> bytes:
         """The same as a page of metrics."""
@@ -84,16 +85,6 @@ class LocalGpus:
             for name, value in values.items()
         )
         return "\n".join(lines).encode() + b"\n"
-
-
-def _values(library: _Library, number: int) -> Iterator[tuple[str, float]]:
-    for name, ask in library.questions(number).items():
-        try:
-            value = ask()
-        except library.errors:
-            continue
-        if value is not None:
-            yield name, value
 
 
 class _Nvml:
