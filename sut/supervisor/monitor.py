@@ -117,17 +117,13 @@ class Monitor:
         self._began_ns = time.monotonic_ns()
         self._listening = {child.control: index for index, child in enumerate(self._workers)}
 
-    def until_done(self, observe: Observer) -> Sequence[tuple[int, int]]:
+    def watch(
+        self, observe: Observer, enough: Callable[[], bool] = lambda: False
+    ) -> Sequence[tuple[int, int]] | None:
         """Monitor until the issuer is done; returns the lost queries.
 
+        Or until ``enough``, which is called after each call of ``observe``: None, and it can be called again.
         Raises RunError when a process dies or the run cannot finish.
-        """
-        return self.watch(observe, lambda: False) or ()
-
-    def watch(self, observe: Observer, enough: Callable[[], bool]) -> Sequence[tuple[int, int]] | None:
-        """The same until ``enough``, which is called after each call of ``observe``; None when that ended it.
-
-        It can be called again.
         """
         listening = self._listening
         next_look = time.monotonic() + self._look_s

@@ -134,7 +134,7 @@ class QuerySession:
         ``waits_ns`` as of Monitor. Raises RunError when the test cannot finish.
         """
         with self.monitored(servers, waits_ns=waits_ns) as monitor:
-            lost = monitor.until_done(observe)
+            lost = monitor.watch(observe) or ()
             monitor.end_workers()
         stop(self._issuing.process, EXIT_S)
         observe(self._board.totals())

@@ -261,11 +261,11 @@ def test_what_ends_a_run_at_a_worker_s_word(watched, said, exitcode, reason, wor
 def test_the_issuer_s_end(watched, unwritten):
     monitor, pipes, _ = watched()
     pipes[0].send(("done", ([(5, 6)], unwritten)))
-    assert monitor.until_done(lambda totals: None) == [(5, 6)]
+    assert monitor.watch(lambda totals: None) == [(5, 6)]
     assert monitor.errors == ((unwritten,) if unwritten else ())
     pipes[0].send(("error", "RuntimeError: x"))
     with pytest.raises(RunError, match=r"^LoadGen: RuntimeError: x$"):
-        monitor.until_done(lambda totals: None)
+        monitor.watch(lambda totals: None)
 
 
 @pytest.mark.parametrize("late", ["", "worker", "issuer"])
