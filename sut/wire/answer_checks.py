@@ -34,6 +34,12 @@ _UINT32, _INT32, _greatest = np.dtype(np.uint32), np.dtype(np.int32), np.maximum
 _Event = TypeVar("_Event")
 
 
+class Span(msgspec.Struct):
+    """Tokens that weights of one version gave, as SGLang names them."""
+
+    version: str | None = None
+
+
 class AnswerBounds(msgspec.Struct, frozen=True):
     """Bounds of an honest answer."""
 

@@ -6,7 +6,7 @@ common, with vLLM 0.32.0, SGLang 0.5.23, llama.cpp 2026.10, Dynamo 1.6.1 and trt
 
 import msgspec
 
-from sut.wire.answer_checks import NO_BYTES, repeated
+from sut.wire.answer_checks import NO_BYTES, Span, repeated
 from sut.wire.fields import DATA, STOP, TEXT, FieldRules
 
 _NONE = (None, "")
@@ -79,12 +79,6 @@ class Message(msgspec.Struct):
     reasoning_content: msgspec.Raw = NO_BYTES
     reasoning: msgspec.Raw = NO_BYTES
     tool_calls: list[ToolCall] | None = None
-
-
-class Span(msgspec.Struct):
-    """Tokens that weights of one version gave."""
-
-    version: str | None = None
 
 
 class Choice(msgspec.Struct):

@@ -19,6 +19,7 @@ from sut.wire.answer_checks import (
     NO_BYTES,
     UNREADABLE,
     AnswerBounds,
+    Span,
     after_end,
     append_ids,
     decoded,
@@ -61,17 +62,13 @@ class _FinishReason(msgspec.Struct):
     message: str | None = None
 
 
-class _Span(msgspec.Struct):
-    version: str | None = None
-
-
 class _MetaInfo(msgspec.Struct):
     completion_tokens: int
     id: str | None = None
     finish_reason: _FinishReason | None = None
     prompt_tokens: int | None = None
     weight_version: str | None = None
-    weight_versions: list[_Span] | None = None
+    weight_versions: list[Span] | None = None
 
 
 class _Event(msgspec.Struct):
