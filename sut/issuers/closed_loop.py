@@ -7,12 +7,10 @@ queries.
 """
 
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from sut.issuers.dispatcher import WorkerChannel
 from sut.issuers.loop import IssuingLoop, IssuingProcess
 
 _SHORTEST_S = 0.001  # between two new requests of a rise: what epoll can wait
@@ -29,7 +27,7 @@ class ClosedLoop(msgspec.Struct, frozen=True):
 
     def run(self, process: IssuingProcess) -> None:
         """Keep the commanded number in flight until an abort."""
-        InFlightLoop(self.samples, process, process.started()).run()
+        InFlightLoop(self.samples, process).run()
 
 
 class Rise:
@@ -58,8 +56,8 @@ class Rise:
 class InFlightLoop(IssuingLoop):
     """Replaces what has ended, up to the current number."""
 
-    def __init__(self, samples: int, process: IssuingProcess, channels: Sequence[WorkerChannel]) -> None:
-        super().__init__(process, channels)
+    def __init__(self, samples: int, process: IssuingProcess) -> None:
+        super().__init__(process)
         self._samples = samples
         self._rise = Rise(0, 0, 0, 0)
         self._next = 0

@@ -198,13 +198,16 @@ class ChannelLoop:
 
 
 class IssuingLoop:
-    """Issues queries and counts their ends in the same thread. What is issued when is a subclass's."""
+    """Issues queries and counts their ends in the same thread. What is issued when is a subclass's.
 
-    def __init__(self, process: IssuingProcess, channels: Sequence[WorkerChannel]) -> None:
+    Making one waits until the supervisor starts the test.
+    """
+
+    def __init__(self, process: IssuingProcess) -> None:
         self.waiting = 0
         """queries without an end"""
         self._process = process
-        self._loop = ChannelLoop(channels, process.counters, self)
+        self._loop = ChannelLoop(process.started(), process.counters, self)
         self._lost: list[tuple[int, int]] = []
 
     def begin(self) -> None:

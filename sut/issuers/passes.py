@@ -16,7 +16,6 @@ import msgspec
 import numpy as np
 
 from harness.endpoints.point_run import WARM_UP
-from sut.issuers.dispatcher import WorkerChannel
 from sut.issuers.loop import IssuingLoop, IssuingProcess
 
 _NS = 1e9
@@ -59,14 +58,14 @@ class Passes(msgspec.Struct, frozen=True):
 
     def run(self, process: IssuingProcess) -> None:
         """Issue the warm-up and the passes, and wait for the ends of all."""
-        PassesLoop(self, process, process.started()).run()
+        PassesLoop(self, process).run()
 
 
 class PassesLoop(IssuingLoop):
     """The warm-up, then passes until enough is issued."""
 
-    def __init__(self, plan: Passes, process: IssuingProcess, channels: Sequence[WorkerChannel]) -> None:
-        super().__init__(process, channels)
+    def __init__(self, plan: Passes, process: IssuingProcess) -> None:
+        super().__init__(process)
         self._plan = plan
         self._warm_up = _repeated(plan.order.of(0), plan.warm_up)
         self._warmed = 0

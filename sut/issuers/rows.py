@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from sut.issuers.dispatcher import WorkerChannel
 from sut.issuers.loop import IssuingLoop, IssuingProcess
 
 
@@ -19,16 +18,14 @@ class RowsInOrder(msgspec.Struct, frozen=True):
 
     def run(self, process: IssuingProcess) -> None:
         """Issue all rows at once and wait for their ends."""
-        RowsLoop(self.rows, process, process.started()).run()
+        RowsLoop(self.rows, process).run()
 
 
 class RowsLoop(IssuingLoop):
     """All rows at once."""
 
-    def __init__(
-        self, rows: Sequence[int], process: IssuingProcess, channels: Sequence[WorkerChannel]
-    ) -> None:
-        super().__init__(process, channels)
+    def __init__(self, rows: Sequence[int], process: IssuingProcess) -> None:
+        super().__init__(process)
         self._rows = rows
 
     def begin(self) -> None:

@@ -5,7 +5,6 @@ import threading
 from contextlib import suppress
 
 from sut.ipc.messages import ASSIGNMENT_STRUCT, COMPLETE, TokenMessageWriter
-from sut.issuers.dispatcher import WorkerChannel
 from tests.kit import PATIENCE_S, wait_until
 
 WORKERS = 2
@@ -21,7 +20,8 @@ class PlayedWorkers:
         self.waiting = []
         self.word = ""
         self._untold = []
-        self.loop = loop([WorkerChannel(pair[0], 0) for pair in pairs])
+        control.send(("run", [0] * WORKERS))
+        self.loop = loop([pair[0] for pair in pairs])
         self.thread = threading.Thread(target=self.loop.run, daemon=True)
         self.thread.start()
         for worker in self.workers:

@@ -10,7 +10,6 @@ import pytest
 from sut.ipc.counters import CounterBoard
 from sut.ipc.messages import ASSIGNMENT_STRUCT, COMPLETE, FIRST, TokenMessageWriter
 from sut.issuers.closed_loop import InFlightLoop, Rise
-from sut.issuers.dispatcher import WorkerChannel
 from sut.issuers.loop import IssuingProcess
 from tests.kit import PATIENCE_S, wait_until
 
@@ -42,9 +41,9 @@ class Loop:
         pairs = [socket.socketpair() for _ in range(2)]
         self.workers = [pair[1] for pair in pairs]
         self.control, theirs = Pipe()
-        channels = [WorkerChannel(pair[0], 0) for pair in pairs]
-        process = IssuingProcess((), CounterBoard(1).row(0), theirs)
-        self.loop = InFlightLoop(SAMPLES, process, channels)
+        self.control.send(("run", [0] * 2))
+        process = IssuingProcess([pair[0] for pair in pairs], CounterBoard(1).row(0), theirs)
+        self.loop = InFlightLoop(SAMPLES, process)
         self.thread = threading.Thread(target=self.loop.run, daemon=True)
         self.thread.start()
         self.held = [[] for _ in self.workers]  # (query id, sample) of each worker

@@ -10,7 +10,6 @@ import pytest
 
 from harness.endpoints.point_run import WARM_UP
 from sut.ipc.counters import CounterBoard
-from sut.issuers.dispatcher import WorkerChannel
 from sut.issuers.loop import IssuingProcess
 from sut.issuers.passes import Passes, PassesLoop, SampleOrder
 from tests.kit import PATIENCE_S
@@ -46,10 +45,10 @@ def test_the_order_is_the_same_in_all_versions():
     assert SampleOrder(8, SEED, replacement=True).of(1) == [2, 0, 0, 6, 4, 7, 3, 5]
 
 
-def loop_of(channels, control, **changes):
+def loop_of(sockets, control, **changes):
     plan = {"order": SampleOrder(5, SEED), "concurrency": 3, "warm_up": 0, "warm_up_concurrency": 3}
     plan |= {"passes": 1, "issue_s": 0.0, "text_after": 0}
-    return PassesLoop(Passes(**plan | changes), IssuingProcess((), CounterBoard(1).row(0), control), channels)
+    return PassesLoop(Passes(**plan | changes), IssuingProcess(sockets, CounterBoard(1).row(0), control))
 
 
 @pytest.fixture
@@ -59,7 +58,7 @@ def play():
 
     def start(**changes):
         ours, theirs = Pipe()
-        played = PlayedWorkers(lambda channels: loop_of(channels, theirs, **changes), ours)
+        played = PlayedWorkers(lambda sockets: loop_of(sockets, theirs, **changes), ours)
         made.append(played)
         return played
 
@@ -137,6 +136,7 @@ def test_to_workers_that_are_gone_it_does_not_issue_on():
     ours, theirs = Pipe()
     gone, channel = socket.socketpair()
     gone.close()
-    loop_of([WorkerChannel(channel, 0)], theirs, passes=100).run()
+    ours.send(("run", [0]))
+    loop_of([channel], theirs, passes=100).run()
     word, (lost, _) = ours.recv()
     assert word == "done" and len(lost) <= 3
