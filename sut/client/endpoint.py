@@ -239,14 +239,17 @@ def resolve_endpoint(url: str, path: str, access: Access) -> Endpoint:
     try:
         found = resolve(address or host, default_port(base))
     except OSError as error:
-        raise ServerError(
-            f"{url}: cannot resolve {host!r}: {error.strerror or error}; check --server-url"
-        ) from None
+        raise ServerError(unresolved(url, host, error)) from None
     pairs, silent = _parted(found)
     fields = {"Host": parts.netloc, "Content-Type": "application/json", **access.headers}
     lines = (f"POST {parts.path}{path} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items()))
     head = "".join(f"{line}\r\n" for line in lines).encode()
     return Endpoint(url, host, pairs, tls, head, access=access, silent=silent)
+
+
+def unresolved(url: str, host: str, error: OSError) -> str:
+    """The message about a name that is not known."""
+    return f"{url}: cannot resolve {host!r}: {error.strerror or error}; check --server-url"
 
 
 def _parted(found: tuple[AddressPair, ...]) -> tuple[tuple[AddressPair, ...], tuple[str, ...]]:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from harness.config.server_urls import DNS, at_address, default_port, folded, is_address, split_address
 from harness.errors import ConfigError, HarnessError, ServerError
-from sut.client.endpoint import is_own_host
+from sut.client.endpoint import is_own_host, unresolved
 from sut.servers.info_client import Calls, NotReadyError
 
 LOOKUP_S = 10.0
@@ -44,7 +44,7 @@ def replicas_of(urls: Sequence[str]) -> Replicas:
         if not url.startswith(DNS):
             named.append(url)
         elif isinstance(addresses, OSError):
-            faults.append((url, _unknown(url, addresses)))
+            faults.append((url, NotReadyError(unresolved(url, _host(url), addresses))))
         else:
             named += [at_address(url.removeprefix(DNS), address) for address in addresses]
             warnings += _two_families(url, addresses)
@@ -96,11 +96,6 @@ def _addresses(host: str) -> tuple[str, ...]:
 
 def _host(url: str) -> str:
     return urlsplit(split_address(url)[0]).hostname or ""
-
-
-def _unknown(url: str, error: OSError) -> NotReadyError:
-    reason = error.strerror or error
-    return NotReadyError(f"{url}: cannot resolve {_host(url)!r}: {reason}; check --server-url")
 
 
 def _two_families(url: str, addresses: Sequence[str]) -> list[str]:
