@@ -77,25 +77,20 @@ class ChangedSamples(msgspec.Struct, frozen=True):
         return "differs" if self.chance < _OFTEN else "no difference shown"
 
 
-def incomparable(base: RunFiles, other: RunFiles) -> tuple[str, ...]:
-    """The reasons why the figures of two runs do not compare their systems; empty where they do."""
-    if base.record is None or other.record is None:
-        return ("a folder has no run.json, so its settings are not known",)
-    return tuple(_incomparable(base, other))
-
-
-def _incomparable(base: RunFiles, other: RunFiles) -> Iterator[str]:
-    assert base.record is not None
-    assert other.record is not None
-    one, two = base.record.plan, other.record.plan
-    first, second = base.record.settled, other.record.settled
+def incomparable(base: RunFiles, other: RunFiles) -> Iterator[str]:
+    """The reasons why the figures of two runs do not compare their systems; none where they do."""
+    if (record := base.record) is None or (other_record := other.record) is None:
+        yield "a folder has no run.json, so its settings are not known"
+        return
+    one, two = record.plan, other_record.plan
+    first, second = record.settled, other_record.settled
     facts: tuple[tuple[str, object, object], ...] = (
         ("benchmark", one.client.benchmark.name, two.client.benchmark.name),
         ("scenario", one.scenario, two.scenario),
         ("mode", one.mode, two.mode),
         ("dataset (sha256)", first.dataset_sha256[:12], second.dataset_sha256[:12]),
         ("samples", first.samples, second.samples),
-        ("LoadGen", _loadgen(base.record), _loadgen(other.record)),
+        ("LoadGen", _loadgen(record), _loadgen(other_record)),
         ("max_new_tokens", one.client.parameters.max_new_tokens, two.client.parameters.max_new_tokens),
     )
     for name, fact, other_fact in facts:
@@ -105,8 +100,8 @@ def _incomparable(base: RunFiles, other: RunFiles) -> Iterator[str]:
         rule, other_rule = first.loadgen_settings.get(name), second.loadgen_settings.get(name)
         if rule != other_rule and name not in _LOAD:
             yield f"LoadGen's {name}: {rule} and {other_rule}"
-    for run in (base, other):
-        if run.record is not None and (run.record.verdict is None or run.record.interrupted_by):
+    for run, its in ((base, record), (other, other_record)):
+        if its.verdict is None or its.interrupted_by:
             yield f"{run.folder} did not end"
         yield from (f"{run.folder}: {text.removesuffix('.')}" for text in run.mixed)
 

@@ -55,7 +55,7 @@ def compared(runs: Sequence[RunFiles]) -> list[Compared]:
     for run, name in zip(runs[1:], names, strict=True):
         figures = differences(base, run)
         text = summary(base, run, figures, name, base_name)
-        reasons, samples = incomparable(base, run), changed_samples(base, run)
+        reasons, samples = tuple(incomparable(base, run)), changed_samples(base, run)
         found.append(Compared(base, base_name, run, name, reasons, figures, samples, text))
     return found
 
