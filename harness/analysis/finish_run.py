@@ -136,8 +136,8 @@ def finish(record: RunRecord, seen: Observations) -> RunRecord:
     A file that cannot be written is a reason of the verdict, but for requests.parquet: it can be made later.
     So is a machine that does not let the files be read: without a verdict the run would look killed.
     """
-    plan, defects, verdict = record.plan, Defects(), None
-    unread: tuple[str, ...] = ()
+    plan, defects = record.plan, Defects()
+    verdict: RunVerdict | None = None
     unwritten = _unsynced(plan.client.log_dir)
     files: _RunFiles | None = None
     without: tuple[str, ...] = ()
@@ -152,23 +152,25 @@ def finish(record: RunRecord, seen: Observations) -> RunRecord:
             verdict = _verdict(record, seen, files, unwritten)
     except (OSError, MemoryError) as error:
         files = None
-        unread = (f"no verdict: {machine_failure(error)}; LoadGen's logs are as it wrote them",)
+        why = f"no verdict: {machine_failure(error)}; LoadGen's logs are as it wrote them"
+        verdict = RunVerdict("INVALID", (why,))
+    verdict = verdict or RunVerdict("INVALID", defects.found[-1:])
     record = replace(
         record,
         ended=datetime.now(UTC),
-        verdict=verdict or RunVerdict("INVALID", unread or defects.found[-1:]),
+        verdict=verdict,
         interrupted_by=seen.interrupted_by,
         files=_files(plan, without=() if written else (REQUESTS,)),
         warnings=(*record.warnings, *without),
     )
-    record = replace(record, warnings=_warnings(record, seen))
+    record = replace(record, warnings=_warnings(record.warnings, seen, verdict.result))
     if files is not None:
         with defects.cost("warnings about its figures"):
             more = (files.journal.time_limit, *run_warnings(record, files.rows))
             record = replace(record, warnings=(*record.warnings, *filter(None, more)))
     record = replace(record, warnings=(*record.warnings, *defects.found))
     if errors := _unwritten(RUN_RECORD, lambda: _write(record)):
-        record = replace(record, verdict=_without_record(record.verdict, errors))
+        record = replace(record, verdict=_without_record(verdict, errors))
     return record
 
 
@@ -214,14 +216,12 @@ def _by_query(record: RunRecord, files: _RunFiles) -> Iterator[ByQuery]:
         yield ByQuery(files.counts["query_id"], {"counted": files.counts["counted"]})
 
 
-def _warnings(record: RunRecord, seen: Observations) -> tuple[str, ...]:
+def _warnings(until_now: Sequence[str], seen: Observations, result: str) -> tuple[str, ...]:
     """Those until now, but for those about servers out of use where the verdict names them, and for what
     the plan was said to miss and a VALID run did not.
     """
-    assert record.verdict is not None
-    valid = record.verdict.result == "VALID"
-    before = (warning for warning in record.warnings if not (valid and is_refuted(warning)))
-    named = seen.outages if record.verdict.result == "INVALID" else ()
+    before = (warning for warning in until_now if not (result == "VALID" and is_refuted(warning)))
+    named = seen.outages if result == "INVALID" else ()
     kept = (warning for warning in seen.warnings if warning not in named)
     return (*before, *kept)
 
@@ -367,9 +367,8 @@ def _write(record: RunRecord) -> None:
     record.write(record.plan.client.log_dir / RUN_RECORD)
 
 
-def _without_record(verdict: RunVerdict | None, errors: tuple[str, ...]) -> RunVerdict:
+def _without_record(verdict: RunVerdict, errors: tuple[str, ...]) -> RunVerdict:
     """The verdict on a run whose record is not on disk, which is never VALID."""
-    assert verdict is not None
     result = "INVALID" if verdict.result == "VALID" else verdict.result
     return RunVerdict(result, (*verdict.reasons, *errors))
 
