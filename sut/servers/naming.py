@@ -1,6 +1,5 @@
 """Replicas by their addresses: names looked up in parallel, the same server under two names found."""
 
-import socket
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import urlsplit
@@ -10,7 +9,7 @@ from msgspec.structs import replace
 
 from harness.config.server_urls import DNS, at_address, default_port, folded, is_address, split_address
 from harness.errors import ConfigError, HarnessError, ServerError
-from sut.client.endpoint import is_own_host, unresolved
+from sut.client.endpoint import is_own_host, resolve, unresolved
 from sut.servers.info_client import Calls, NotReadyError
 
 LOOKUP_S = 10.0
@@ -65,7 +64,7 @@ def lookup(hosts: Iterable[str]) -> Mapping[str, tuple[str, ...] | OSError]:
     """The addresses of each name, in the resolver's order."""
     hosts = set(hosts)
     names = {host for host in hosts if not is_address(host)}
-    calls = Calls(_addresses, names)
+    calls = Calls(lambda host: tuple(pair.address[0] for pair in resolve(host, 0)), names)
     for _ in calls.wait(LOOKUP_S):
         pass
     late = TimeoutError(f"the resolver gave no answer within {LOOKUP_S:g} s")
@@ -87,11 +86,6 @@ def _slow(urls: Sequence[str], seconds: float) -> list[str]:
         "failed takes that much longer; mend /etc/resolv.conf (is its first nameserver dead?), or name the "
         "servers by address"
     ]
-
-
-def _addresses(host: str) -> tuple[str, ...]:
-    found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
-    return tuple(dict.fromkeys(str(place[0]) for _, _, _, _, place in found))
 
 
 def _host(url: str) -> str:

@@ -94,7 +94,8 @@ def rank_of(rank, of):
 
 
 def test_replicas_of_a_name_are_no_ranks(monkeypatch):
-    monkeypatch.setattr(naming, "_addresses", lambda host: ("127.0.0.1", "127.0.0.2"))
+    pairs = [AddressPair(socket.AF_INET, (host, 0)) for host in ("127.0.0.1", "127.0.0.2")]
+    monkeypatch.setattr(naming, "resolve", lambda *_: pairs)
     port = free_ports(1)
     with StubServer(port=port), StubServer(port=port, host="127.0.0.2"):
         _, (level, text, _) = findings(f"dns+http://a.test:{port}")
