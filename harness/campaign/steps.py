@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
-from msgspec import structs
 
 from harness.campaign.campaign_file import SEARCH, BenchmarkPart, Campaign, ScenarioPart, Servers, toml_key
 from harness.campaign.conf import RunConf, user_conf, with_rate
@@ -259,8 +258,7 @@ def _search(runs: _Runs) -> Step:
     conf = user_conf(_base_conf(runs))
     words = _run_words(runs, "performance", conf)
     peak_options(["search", *words])  # ends the program on a flag that only runs have
-    step = _run(runs, "search", search_folder(runs.folder), words, conf)
-    return structs.replace(step, verb="peak")
+    return _run(runs, "search", search_folder(runs.folder), words, conf, verb="peak")
 
 
 def _performance(runs: _Runs) -> Step:
@@ -279,25 +277,31 @@ def _accuracy(runs: _Runs) -> Step:
 
 def _run(
     runs: _Runs,
-    kind: Literal["trial", "search", "performance", "accuracy"],
+    kind: Kind,
     folder: Path,
     words: tuple[str, ...],
     conf: RunConf,
     *,
+    verb: str = "run",
+    plan: RunPlan | None = None,
+    test: str = "",
     found_rate: bool = False,
 ) -> Step:
+    """A step that asks servers; ``plan`` None: that of a run with these words."""
     return Step(
-        name=f"{runs.name}/{kind}",
+        name=f"{runs.name}/{test or kind}",
         kind=kind,
         folder=folder,
-        verb="run",
+        verb=verb,
         words=words,
         servers=runs.servers,
         addresses_change=runs.addresses_change,
-        plan=resolve_plan(replace(run_options(list(words)), user_conf=conf.base)),
+        plan=plan or resolve_plan(replace(run_options(list(words)), user_conf=conf.base)),
         conf=conf,
+        test=test,
         found_rate=found_rate,
-        rate_known=_rate_known(runs, conf),
+        # Before a search has found one, the file has a rate that no run will have.
+        rate_known=not runs.searched or conf.path != conf.base,
     )
 
 
@@ -341,19 +345,8 @@ def _test(runs: _Runs, name: str) -> Step:
         official=not runs.campaign.rehearsal,
     )
     file = dataset_of(runs.campaign, runs.benchmark, role)
-    return Step(
-        name=f"{runs.name}/{name}",
-        kind="test",
-        folder=runs.folder / name,
-        verb="comply",
-        words=words,
-        servers=runs.servers,
-        addresses_change=runs.addresses_change,
-        plan=resolve_plan(replace(options.run, input_file=file, user_conf=conf.base), audit),
-        conf=conf,
-        rate_known=_rate_known(runs, conf),
-        test=name,
-    )
+    plan = resolve_plan(replace(options.run, input_file=file, user_conf=conf.base), audit)
+    return _run(runs, "test", runs.folder / name, words, conf, verb="comply", plan=plan, test=name)
 
 
 def _builds(campaign: Campaign) -> Iterator[Step]:
@@ -479,8 +472,3 @@ def _conf(runs: _Runs) -> RunConf:
     assert isinstance(rate, float) and math.isfinite(rate)
     path = runs.campaign.folder / "conf" / runs.benchmark.name / f"{runs.scenario}.conf"
     return with_rate(base, path, runs.benchmark.model_key(runs.scenario), runs.scenario, rate)
-
-
-def _rate_known(runs: _Runs, conf: RunConf) -> bool:
-    """Before a search has found one, the file has a rate that no run will have."""
-    return not runs.searched or conf.path != conf.base
