@@ -154,18 +154,16 @@ R1 = [
 ]
 
 
+def frame_of_r1(lengths, **more):
+    names, truths, texts = ([row[place] for row in R1] for place in range(3))
+    cells = {"dataset": names, "ground_truth": list(map(str, truths)), "model_output": texts, **more}
+    return pd.DataFrame(cells | {"tok_model_output_len": lengths})
+
+
 @pytest.mark.parametrize("path", ["outputs.pkl", "outputs.parquet"])
 def test_a_pickle_of_upstream_is_graded_by_its_text(path, tmp_path):
     """No tokenizer is needed, and none is here."""
-    frame = pd.DataFrame(
-        {
-            "dataset": [row[0] for row in R1],
-            "ground_truth": [str(row[1]) for row in R1],
-            "model_output": [row[2] for row in R1],
-            "tok_model_output": [[1000 + i, 1] for i in range(len(R1))],
-            "tok_model_output_len": [2 + i for i in range(len(R1))],
-        }
-    )
+    frame = frame_of_r1(range(2, 7), tok_model_output=[[1000 + i, 1] for i in range(5)])
     frame.to_pickle(tmp_path / path) if path.endswith("pkl") else frame.to_parquet(tmp_path / path)
     code, stdout, stderr = evaluated("--input-file", tmp_path / path, program=accuracy_main)
     assert (code, "graded by the column model_output" in stderr) == (5, True), stderr
@@ -190,14 +188,7 @@ UPSTREAM = [
 @pytest.mark.parametrize(("cells", "score", "tokens", "number"), UPSTREAM, ids=lambda value: str(value)[:60])
 def test_a_row_without_an_output_stays_in_the_mean(cells, score, tokens, number, suffix, tmp_path):
     """As upstream, which reads None as the empty text, and leaves a missing length out of the mean."""
-    frame = pd.DataFrame(
-        {
-            "dataset": [row[0] for row in R1],
-            "ground_truth": [str(row[1]) for row in R1],
-            "model_output": [row[2] for row in R1],
-            "tok_model_output_len": [2 + i for i in range(len(R1))],
-        }
-    ).astype(object)
+    frame = frame_of_r1(range(2, 7)).astype(object)
     for name, cell in cells.items():
         frame.at[0, name] = cell
     path = tmp_path / f"outputs.{suffix}"
@@ -209,15 +200,7 @@ def test_a_row_without_an_output_stays_in_the_mean(cells, score, tokens, number,
 
 @pytest.mark.parametrize("length", [float("inf"), 1e300, -1.0, 0.5])
 def test_a_length_that_is_none_is_one_line(length, tmp_path):
-    frame = pd.DataFrame(
-        {
-            "dataset": [row[0] for row in R1],
-            "ground_truth": [str(row[1]) for row in R1],
-            "model_output": [row[2] for row in R1],
-            "tok_model_output_len": [length] * len(R1),
-        }
-    )
-    frame.to_parquet(tmp_path / "outputs.parquet")
+    frame_of_r1([length] * len(R1)).to_parquet(tmp_path / "outputs.parquet")
     code, _, stderr = evaluated("--input-file", tmp_path / "outputs.parquet", program=accuracy_main)
     assert code == 2 and f"row 0: tok_model_output_len is {length!r}, expected a number of tokens" in stderr
 
