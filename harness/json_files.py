@@ -19,9 +19,9 @@ Json = dict[str, Any]
 """an object of a JSON file"""
 
 
-def read_json(path: Path, kind: type[_Value], remedy: str) -> _Value:
-    """The value in a file. Raises ConfigError with path and remedy."""
-    return read_decoded(str(path), path, msgspec.json.Decoder(kind).decode, remedy)
+def read_json(path: Path, kind: type[_Value], remedy: str, source: str = "") -> _Value:
+    """The value in a file. Raises ConfigError with the remedy and ``source``, the path unless it is given."""
+    return read_decoded(source or str(path), path, msgspec.json.Decoder(kind).decode, remedy)
 
 
 def write_json(path: Path, value: object) -> None:

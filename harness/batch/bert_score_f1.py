@@ -13,7 +13,7 @@ import msgspec
 
 from harness.batch.meteor import TextPair
 from harness.errors import ConfigError, RunError
-from harness.files import read_decoded
+from harness.json_files import read_json
 from harness.text import one_line
 
 if TYPE_CHECKING:
@@ -46,10 +46,8 @@ def find_model(path: Path | None, layers: int) -> Path:
             f"no model; give its folder with --bert-model (roberta-large-mnli), or set {_MODELS_ROOT}"
         )
     folder = path or Path(root or "") / _BELOW_IT
-    decode = msgspec.json.Decoder(_Config).decode
-    known = read_decoded(
-        f"--bert-model {folder}: {_CONFIG}", folder / _CONFIG, decode, "give the model's folder"
-    )
+    source = f"--bert-model {folder}: {_CONFIG}"
+    known = read_json(folder / _CONFIG, _Config, "give the model's folder", source)
     if not 1 <= layers <= known.num_hidden_layers:
         raise ConfigError(f"--num-layers is {layers}, the model in {folder} has {known.num_hidden_layers}")
     return folder

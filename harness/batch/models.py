@@ -11,7 +11,7 @@ from harness.config.choices import DEFAULT_BENCHMARK, available_models
 from harness.config.generation import MOST_NUMBER
 from harness.dataset import tokenizer
 from harness.errors import ConfigError
-from harness.files import read_decoded
+from harness.json_files import read_json
 
 _SHORT = {"20b": "gpt-oss-20b", "120b": DEFAULT_BENCHMARK}
 GGUF = ".gguf"
@@ -80,9 +80,8 @@ def _without_rules(**changes: object) -> Benchmark:
 
 def _of_folder(path: Path) -> Benchmark:
     config = path / _CONFIG
-    decode = msgspec.json.Decoder(_HuggingFace).decode
     expected = "expected a model's folder in Hugging Face's format"
-    known = read_decoded(f"--model {path}: {config}", config, decode, expected)
+    known = read_json(config, _HuggingFace, expected, f"--model {path}: {config}")
     return _without_rules(
         name=path.name,
         model=str(path),

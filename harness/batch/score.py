@@ -15,7 +15,8 @@ from harness.batch.encoding import open_encoding
 from harness.batch.formats import cut_off, read_ids
 from harness.batch.meteor import find_wordnet, meteor_scores
 from harness.errors import EXIT_THRESHOLD, EXIT_VALID, ConfigError, DatasetError
-from harness.files import atomic_write, explained_write, read_decoded, require_other
+from harness.files import atomic_write, explained_write, require_other
+from harness.json_files import read_json
 from harness.progress.progress_line import ProgressBar
 from harness.rows.attempts import require_writable
 from harness.text import counted, show
@@ -92,7 +93,7 @@ def read_thresholds(path: Path | None) -> _Thresholds:
     if path is None:
         return _Thresholds()
     expected = f'expected a JSON object such as {{"{METEOR}": 0.4, "{BERTSCORE}": 0.9}}'
-    return read_decoded(f"--thresholds {path}", path, msgspec.json.Decoder(_Thresholds).decode, expected)
+    return read_json(path, _Thresholds, expected, f"--thresholds {path}")
 
 
 class _Places(msgspec.Struct, frozen=True):

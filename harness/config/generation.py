@@ -11,7 +11,7 @@ from harness.config.benchmark import Benchmark
 from harness.config.option_checks import check_choice, optional_file
 from harness.config.run_options import ClientOptions, Stream
 from harness.errors import ConfigError
-from harness.files import read_decoded
+from harness.json_files import read_json
 
 _ALIASES = {
     "max_output_len": "max_new_tokens",
@@ -198,7 +198,5 @@ def _split_extra(path: Path, values: Mapping[str, Any], known: set[str]) -> dict
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    decode = msgspec.json.Decoder(dict[str, Any]).decode
-    return read_decoded(
-        f"--generation-config {path}", path, decode, "expected a JSON object of generation parameters"
-    )
+    remedy = "expected a JSON object of generation parameters"
+    return read_json(path, dict[str, Any], remedy, f"--generation-config {path}")

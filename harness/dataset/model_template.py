@@ -5,10 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from harness.errors import ConfigError
-from harness.files import read_decoded
+from harness.json_files import read_json
 
 
 class ModelTemplate:
@@ -67,10 +65,7 @@ def _failures() -> tuple[type[Exception], ...]:
 
 
 def _settings(file: Path) -> dict[str, Any]:
-    if not file.is_file():
-        return {}
-    decode = msgspec.json.Decoder(dict[str, Any]).decode
-    return read_decoded(str(file), file, decode, "expected the model's file")
+    return read_json(file, dict[str, Any], "expected the model's file") if file.is_file() else {}
 
 
 def _special_tokens(settings: Mapping[str, Any]) -> dict[str, str]:

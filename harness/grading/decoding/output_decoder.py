@@ -10,10 +10,11 @@ from harness.config.benchmark import Benchmark
 from harness.dataset import tokenizer
 from harness.dataset.model_tokenizer import TOKENIZER_FILE
 from harness.errors import ConfigError
-from harness.files import RUN_RECORD, read_decoded
+from harness.files import RUN_RECORD
 from harness.grading.decoding.harmony import HarmonyOutput, was_truncated
 from harness.grading.decoding.model_decoder import DEEPSEEK_R1, LLAMA_3_1, find_tokenizer, opener
 from harness.grading.decoding.output import Output, SampleTokens, known_ids
+from harness.json_files import read_json
 from harness.loadgen_logs.accuracy_log import TokenIds
 from harness.record.run_record import RunRecord
 from harness.text import one_line
@@ -109,8 +110,7 @@ def _words_in(file: Path) -> Callable[[int], str | None] | None:
     """Id -> text of the special tokens in a model's tokenizer.json; None where there is no such file."""
     if not file.is_file():
         return None
-    decode = msgspec.json.Decoder(_TokenizerFile).decode
-    known = read_decoded(f"{file}: not a tokenizer", file, decode, "omit --tokenizer")
+    known = read_json(file, _TokenizerFile, "omit --tokenizer", f"{file}: not a tokenizer")
     return {token.id: token.content for token in known.added_tokens}.get
 
 
