@@ -6,13 +6,12 @@ usage: python scripts/build_cnndm.py --input-file PARQUET --tokenizer MODEL_FOLD
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from harness.cli.flags import path  # noqa: E402
+from harness.cli.flags import add_flags, flag, options, read  # noqa: E402
 from harness.cli.main import exit_code_of, run_main  # noqa: E402
 from harness.cli.parser import Parser, Synonym  # noqa: E402
 
@@ -25,20 +24,30 @@ _SYNONYMS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@options
 class Options:
     """The command line."""
 
-    input_file: Path
-    tokenizer: Path
-    output_file: Path
-    total_count: int | None
+    input_file: Path = flag("validation split (parquet): article, highlights")
+    tokenizer: Path = flag("folder of Llama-3.1-8B-Instruct, or its tokenizer.json")
+    output_file: Path = flag("the JSON file to write")
+    total_count: int | None = flag(
+        "first N rows of the official shuffle: 5000 for llama3.1-8b-edge (default: all, not shuffled)",
+        default=None,
+        metavar="N",
+    )
 
 
 def main(arguments: Sequence[str]) -> int:
     """Write the file and one line about it; exit code 0, or 2 with one line on stderr."""
-    options = Options(**vars(_parser().parse_args(arguments)))
-    return exit_code_of(_PROGRAM, "warning", lambda: build(options))
+    parser = Parser(
+        prog=_PROGRAM,
+        description="Build llama3.1-8b's dataset from CNN-DailyMail 3.0.0.",
+        synonyms=_SYNONYMS,
+    )
+    add_flags(parser, Options, ("input_file", "tokenizer", "output_file", "total_count"))
+    given = read(Options, vars(parser.parse_args(arguments)))
+    return exit_code_of(_PROGRAM, "warning", lambda: build(given))
 
 
 def build(options: Options) -> int:
@@ -63,28 +72,6 @@ def build(options: Options) -> int:
         raise ConfigError(f"--output-file {options.output_file}: cannot write: {error.strerror}") from error
     print(f"{options.output_file}: {len(rows)} rows, {tokens} tokens")
     return 0
-
-
-def _parser() -> Parser:
-    parser = Parser(
-        prog=_PROGRAM,
-        description="Build llama3.1-8b's dataset from CNN-DailyMail 3.0.0.",
-        synonyms=_SYNONYMS,
-    )
-    parser.add_argument(
-        "--input-file", type=path, required=True, help="validation split (parquet): article, highlights"
-    )
-    parser.add_argument(
-        "--tokenizer", type=path, required=True, help="folder of Llama-3.1-8B-Instruct, or its tokenizer.json"
-    )
-    parser.add_argument("--output-file", type=path, required=True, help="the JSON file to write")
-    parser.add_argument(
-        "--total-count",
-        type=int,
-        metavar="N",
-        help="first N rows of the official shuffle: 5000 for llama3.1-8b-edge (default: all, not shuffled)",
-    )
-    return parser
 
 
 if __name__ == "__main__":
