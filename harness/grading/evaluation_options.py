@@ -23,18 +23,12 @@ _EXIT_CODES = (
 )
 _NEEDLESS = {"--resume": "the same command always continues where the one before it ended"}
 _NO_OUTPUT = "--verbose has no effect without --output FILE, into which it writes the grade of every sample"
-_GRADING = ("mode", "num_lcb_workers", "restart", "allow_unsandboxed")
-_FACTS = ("tokenizer", "lcb_data", "benchmark", "round")
 _GROUPS = {
-    "input": ("mlperf_log", "reference_data", *_FACTS),
+    "input": ("mlperf_log", "reference_data", "tokenizer", "lcb_data", "benchmark", "round"),
     "output": ("output_file", "evaluated_file", "save_outputs", "disagreements", "verbose"),
-    "grading": _GRADING,
+    "grading": ("mode", "num_lcb_workers", "restart", "allow_unsandboxed"),
 }
-_ACCURACY_GROUPS = {
-    "input": ("mlperf_log", "reference_data", *_FACTS),
-    "output": ("evaluated_file",),
-    "grading": _GRADING,
-}
+_ACCURACY_GROUPS = _GROUPS | {"output": ("evaluated_file",)}
 _UPSTREAM = "deepseek-r1"  # whose program eval_accuracy.py is
 _TABLES = (*PICKLE_SUFFIXES, *PARQUET_SUFFIXES)
 
