@@ -105,6 +105,17 @@ def campaign_of(folder, text, top=""):
     return read_campaign(folder / "my.toml")
 
 
+def campaign_with(folder, kind, text="server = { target_qps = 9.0 }\n", top=""):
+    """The same, and its first step of a kind."""
+    campaign = campaign_of(folder, text, top)
+    return campaign, next(one for one in steps_of(campaign) if one.kind == kind)
+
+
+def walk_of(campaign, anew=None):
+    folder = campaign.file.parent
+    return _Walk(campaign, Journal(folder, 0), ServerCommand(folder, folder), anew or {})
+
+
 def test_a_run_asks_its_servers_as_their_table_says(tmp_path):
     table = (
         "servers = { backend = 'trtllm', api = 'chat-ids', url = '@nodes' }\n"
@@ -220,8 +231,7 @@ def test_only_an_official_pass_of_a_test_counts(tmp_path, name, text, state):
 
 @pytest.mark.parametrize("kind", ["build", "check"])
 def test_a_folder_is_built_and_checked_again_where_it_was_made_of_something_else(tmp_path, kind):
-    campaign = campaign_of(tmp_path, "offline = { target_qps = 9.0 }\n")
-    (step,) = [one for one in steps_of(campaign) if one.kind == kind]
+    campaign, step = campaign_with(tmp_path, kind, "offline = { target_qps = 9.0 }\n")
     (performance,) = [one for one in steps_of(campaign) if one.kind == "performance"]
 
     def made():
@@ -383,8 +393,7 @@ def test_a_run_whose_texts_another_tokenizer_encoded_is_made_again(tmp_path, tex
     file.write_text("one")
     encoded = EncodedAnswers(tokenizer=str(file), tokenizer_sha256=sha256_of(file)) if texts else None
     table = "flags = ['--tokenizer', 'tokenizer.json']\noffline = { target_qps = 9.0 }\n"
-    campaign = campaign_of(tmp_path, table)
-    step = next(one for one in steps_of(campaign) if one.kind == "performance")
+    campaign, step = campaign_with(tmp_path, "performance", table)
     run_as_asked(step, step.folder, encoded=encoded)
     assert standing(campaign, step).state == "done"
     file.write_text("another")
@@ -397,8 +406,7 @@ def test_answers_do_not_depend_on_the_number_in_flight(tmp_path, kind, state):
     text = "flags = ['--max-concurrency', '{}']\noffline = {{ target_qps = 9.0 }}\n"
     step = next(one for one in steps_of(campaign_of(tmp_path, text.format(32))) if one.kind == kind)
     run_as_asked(step, step.folder)
-    campaign = campaign_of(tmp_path, text.format(64))
-    step = next(one for one in steps_of(campaign) if one.kind == kind)
+    campaign, step = campaign_with(tmp_path, kind, text.format(64))
     found = standing(campaign, step)
     assert (found.state, "max_concurrency 32, now 64" in found.text) == (state, state == "other"), found
 
@@ -406,8 +414,7 @@ def test_answers_do_not_depend_on_the_number_in_flight(tmp_path, kind, state):
 @pytest.mark.parametrize(("state", "flags"), [("other", ("--restart",)), ("incomplete", ())])
 def test_a_search_of_other_settings_begins_anew(tmp_path, state, flags):
     """Of servers that answer as before, it would say that it is complete, whatever started them."""
-    campaign = campaign_of(tmp_path, "server = { target_qps = 'search' }\n")
-    step = next(one for one in steps_of(campaign) if one.kind == "search")
+    _, step = campaign_with(tmp_path, "search", "server = { target_qps = 'search' }\n")
     assert _restarts(step, Standing(state), {}) == flags
 
 
@@ -459,7 +466,7 @@ def test_a_run_is_told_which_runs_of_its_scenario_are_done(tmp_path, anew):
     campaign = read_campaign(before.rename(tmp_path / "now") / "my.toml")
     steps = {step.name: step for step in steps_of(campaign)}
     named = dict.fromkeys(done, Standing("done")) if anew else {}
-    walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), named)
+    walk = walk_of(campaign, named)
     found = walk._environment(steps["gpt-oss-120b/server/accuracy"])[BESIDE]
     assert found == ("" if anew else str(steps[done[0]].folder))
 
@@ -527,8 +534,7 @@ def test_runs_in_the_name_of_another_system_are_named_before_the_first_run(
 
 @pytest.mark.parametrize(("kind", "state"), [("performance", "lost"), ("trial", "failed")])
 def test_a_damaged_record_is_made_again_by_itself_only_where_that_takes_minutes(tmp_path, kind, state):
-    campaign = campaign_of(tmp_path, "servers.command = 'a'\nserver = { target_qps = 9.0 }\n")
-    step = next(one for one in steps_of(campaign) if one.kind == kind)
+    campaign, step = campaign_with(tmp_path, kind, "servers.command = 'a'\nserver = { target_qps = 9.0 }\n")
     step.run_folder.mkdir(parents=True)
     (step.run_folder / RUN_RECORD).write_text("{")
     found = standing(campaign, step)
@@ -537,8 +543,7 @@ def test_a_damaged_record_is_made_again_by_itself_only_where_that_takes_minutes(
 
 def test_answers_without_their_record_are_lost_before_the_run_refuses_them(tmp_path):
     """It said "add --restart", which a campaign wants with the name of the step."""
-    campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n")
-    step = next(one for one in steps_of(campaign) if one.kind == "accuracy")
+    campaign, step = campaign_with(tmp_path, "accuracy")
     (step.folder / JOURNAL_DIR).mkdir(parents=True)
     assert standing(campaign, step) == Standing("missing")
     (step.folder / JOURNAL_DIR / "answers-0.bin").write_bytes(encode_answer(3, 1, b"\7\0\0\0"))
@@ -561,8 +566,7 @@ def test_answers_without_their_record_are_lost_before_the_run_refuses_them(tmp_p
 )
 def test_a_log_that_was_cut_since_is_seen_before_the_build_stops_at_it(tmp_path, kind, log, state):
     """By a full disk or a copy. Answers are kept, and a test is verified again."""
-    campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n")
-    step = next(one for one in steps_of(campaign) if one.kind == kind)
+    campaign, step = campaign_with(tmp_path, kind)
     run_as_asked(step, step.run_folder)
     if kind == "test":
         write_logs(step.folder / PERFORMANCE, step.folder / ACCURACY)
@@ -576,8 +580,7 @@ def test_a_log_that_was_cut_since_is_seen_before_the_build_stops_at_it(tmp_path,
 
 
 def test_the_log_of_another_run_is_written_again_before_it_is_scored(tmp_path):
-    campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n")
-    step = next(one for one in steps_of(campaign) if one.kind == "accuracy")
+    campaign, step = campaign_with(tmp_path, "accuracy")
     run_as_asked(step, step.run_folder)
     record, path = newest_run(step.run_folder), step.run_folder / ACCURACY_LOG
     structs.replace(record, accuracy_log_sha256=sha256_of(path)).write(step.run_folder / "run.json")
@@ -590,12 +593,11 @@ def test_the_log_of_another_run_is_written_again_before_it_is_scored(tmp_path):
 @pytest.mark.parametrize("anew", [True, False])
 def test_the_check_of_a_run_that_begins_anew_asks_nothing_of_its_earlier_answers(tmp_path, monkeypatch, anew):
     """Answers of another model were refused, with "add --restart", which had been given."""
-    campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n")
-    (step,) = (step for step in steps_of(campaign) if step.kind == "accuracy")
+    campaign, step = campaign_with(tmp_path, "accuracy")
     calls = []
     monkeypatch.setattr(_Walk, "_call", lambda self, step, more, quiet: calls.append("--restart" in more))
     named = {step.name: Standing("incomplete")} if anew else {}
-    walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), named)
+    walk = walk_of(campaign, named)
     assert not walk._check_first(step, [step], set())
     assert calls == [anew]
 
@@ -611,13 +613,12 @@ def test_the_check_of_a_run_that_begins_anew_asks_nothing_of_its_earlier_answers
 )
 def test_the_command_that_continues_keeps_what_is_to_begin_anew(tmp_path, monkeypatch, before, now, kept):
     """The answers of an accuracy run that was cut off counted where the campaign was ended before it."""
-    campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n")
-    (name,) = (step.name for step in steps_of(campaign) if step.kind == "accuracy")
+    campaign, step = campaign_with(tmp_path, "accuracy")
     stands = [Standing(before), Standing(now)]
     monkeypatch.setattr(campaign_command, "standing", lambda campaign, step: stands.pop(0))
-    anew = _named(campaign, [name])
-    walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), anew)
-    assert walk._again().endswith(f" --restart {name}") is kept
+    anew = _named(campaign, [step.name])
+    walk = walk_of(campaign, anew)
+    assert walk._again().endswith(f" --restart {step.name}") is kept
 
 
 @pytest.mark.parametrize(
@@ -630,16 +631,14 @@ def test_the_command_that_continues_keeps_what_is_to_begin_anew(tmp_path, monkey
     ],
 )
 def test_what_ended_a_step_has_its_name(tmp_path, capsys, command, named):
-    campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n")
-    step = next(one for one in steps_of(campaign) if one.kind == "performance")
-    walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), {})
+    campaign, step = campaign_with(tmp_path, "performance")
+    walk = walk_of(campaign)
     walk._ended(step, walk._watch(subprocess.Popen(["sh", "-c", command]), None))
     assert f"The campaign stops at {step.name}, which {named}." in capsys.readouterr().err
 
 
 def test_the_page_has_the_runs_of_the_campaign_without_those_of_searches(tmp_path):
-    campaign = campaign_of(tmp_path, "offline = { target_qps = 9.0 }\n")
-    step = next(one for one in steps_of(campaign) if one.kind == "performance")
+    campaign, step = campaign_with(tmp_path, "performance", "offline = { target_qps = 9.0 }\n")
     run_as_asked(step, step.folder)
     search = search_folder(step.folder.parent) / SHORT_RUN / "offline/performance"
     run_as_asked(step, search, RunVerdict("INVALID", ("too slow",)))
@@ -651,7 +650,7 @@ def test_the_page_has_the_runs_of_the_campaign_without_those_of_searches(tmp_pat
 def test_a_campaign_goes_on_without_its_page(tmp_path, monkeypatch, capsys, caplog):
     """In a folder that takes no file, or by a defect of ours: the runs are what counts."""
     campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n")
-    walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), {})
+    walk = walk_of(campaign)
     page = campaign.results / campaign_command.PAGE
     page.mkdir(parents=True)
     walk._page()
@@ -792,8 +791,7 @@ PROBE_1 = Probe(
     ],
 )
 def test_the_progress_of_an_earlier_run_is_not_that_of_the_step(tmp_path, began, remaining_s, shown, left):
-    campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n")
-    (step,) = [one for one in steps_of(campaign) if one.kind == "performance"]
+    _, step = campaign_with(tmp_path, "performance")
     step.folder.mkdir(parents=True)
     line = json.loads(LINE) | {"remaining_s": remaining_s}
     (step.folder / PROGRESS).write_text(json.dumps(line) + "\n")
@@ -805,8 +803,7 @@ def test_the_progress_of_an_earlier_run_is_not_that_of_the_step(tmp_path, began,
 
 def test_the_status_of_a_step_that_runs_has_its_alarms(tmp_path):
     """A run that was lost by a server that stood was ``89 answered after 10s`` for hours."""
-    campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n")
-    (step,) = [one for one in steps_of(campaign) if one.kind == "performance"]
+    _, step = campaign_with(tmp_path, "performance")
     step.folder.mkdir(parents=True)
     line = json.loads(LINE) | {
         "lost": "2 queries failed",
@@ -829,8 +826,7 @@ def test_the_status_of_a_step_that_runs_has_its_alarms(tmp_path):
 
 def test_a_search_that_runs_shows_what_it_has_measured_and_its_run(tmp_path):
     """The row of a search of hours was RUNNING and nothing else."""
-    campaign = campaign_of(tmp_path, "server = { target_qps = 'search' }\n")
-    (step,) = [one for one in steps_of(campaign) if one.kind == "search"]
+    campaign, step = campaign_with(tmp_path, "search", "server = { target_qps = 'search' }\n")
     folder = step.folder / "search"
     for number in (1, 2):
         (run := folder / f"probe-0{number}/server/performance").mkdir(parents=True)
@@ -945,8 +941,7 @@ DIED = RunEvent(at_s=5.0, kind="server_out", server="http://127.0.0.1:47706", te
 def test_a_run_whose_servers_failed_is_made_again(tmp_path, reason, failed, events, complete, state):
     """Another target_qps is no remedy for a server or client that died or stood, nor for a clock that was
     set: the same command measures it again."""
-    campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n")
-    (step,) = [one for one in steps_of(campaign) if one.kind == "performance"]
+    campaign, step = campaign_with(tmp_path, "performance")
     verdict = RunVerdict("INVALID", tuple(reason.split("; ")), complete=complete)
     statistics = structs.replace(ENDED.statistics, completed=ENDED.statistics.queries - failed)
     run_as_asked(step, step.folder, verdict, statistics=statistics, events=events)
@@ -972,16 +967,14 @@ def test_a_run_whose_servers_failed_is_made_again(tmp_path, reason, failed, even
     ],
 )
 def test_the_rates_of_a_run_are_those_that_are_submitted(tmp_path, scenario, figures, shown):
-    campaign = campaign_of(tmp_path, f"{scenario} = {{ target_qps = 9.0 }}\n")
-    (step,) = [one for one in steps_of(campaign) if one.kind == "performance"]
+    campaign, step = campaign_with(tmp_path, "performance", f"{scenario} = {{ target_qps = 9.0 }}\n")
     run_as_asked(step, step.folder, loadgen=structs.replace(ENDED.loadgen, figures=figures))
     assert standing(campaign, step).text == shown
 
 
 def test_the_rates_of_an_accuracy_run_have_no_exponent(tmp_path):
     """Eight GPUs answer llama3.1-8b with more tokens a second: the table said 1.4601e+05 tokens/s."""
-    campaign = campaign_of(tmp_path, "offline = { target_qps = 9.0 }\n")
-    (step,) = [one for one in steps_of(campaign) if one.kind == "accuracy"]
+    campaign, step = campaign_with(tmp_path, "accuracy", "offline = { target_qps = 9.0 }\n")
     rates = structs.replace(ENDED.statistics, samples_per_s=1140.72, tokens_per_s=146_012.4)
     run_as_asked(step, step.folder, statistics=rates, loadgen=None)
     assert standing(campaign, step).text == "VALID, 1,141 samples/s, 146,012 tokens/s"
@@ -994,8 +987,9 @@ def test_the_rates_of_an_accuracy_run_have_no_exponent(tmp_path):
     ("deviations", "text"), [((), "VALID"), (("min_duration is 1",), "VALID, NOT OFFICIAL")]
 )
 def test_a_run_of_the_open_division_is_marked_as_on_its_page(tmp_path, deviations, text):
-    campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n", "division = 'open'\n")
-    (step,) = [one for one in steps_of(campaign) if one.kind == "performance"]
+    campaign, step = campaign_with(
+        tmp_path, "performance", "server = { target_qps = 9.0 }\n", "division = 'open'\n"
+    )
     run_as_asked(step, step.folder, deviations=deviations, loadgen=None, statistics=None)
     assert standing(campaign, step) == Standing("done", text, newest_run(step.folder))
 
@@ -1007,8 +1001,7 @@ def test_an_outage_ends_a_campaign_with_the_code_of_one_to_be_called_again(
     tmp_path, monkeypatch, events, code
 ):
     """The Job of docs/guide/campaign is not started again after EXIT_INVALID, which its child ends with."""
-    campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n")
-    (step,) = [one for one in steps_of(campaign) if one.kind == "performance"]
+    campaign, step = campaign_with(tmp_path, "performance")
 
     calls = []
 
@@ -1019,7 +1012,7 @@ def test_an_outage_ends_a_campaign_with_the_code_of_one_to_be_called_again(
         return EXIT_INVALID
 
     monkeypatch.setattr(_Walk, "_call", run)
-    walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), {})
+    walk = walk_of(campaign)
     assert walk._do(1, 1, step, Standing("missing")) == code
     assert len(calls) == (2 if events else 1)
 
@@ -1027,8 +1020,7 @@ def test_an_outage_ends_a_campaign_with_the_code_of_one_to_be_called_again(
 @pytest.mark.parametrize(("event", "starts"), [(SILENCE, 2), (SUSPENDED, 1), (CLOCK_SET, 1)])
 def test_a_run_that_an_outage_cost_is_made_again_by_itself(tmp_path, monkeypatch, capsys, event, starts):
     """A pause of a server at two o'clock ended the night, and so did a step of the clock."""
-    campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n")
-    (step,) = [one for one in steps_of(campaign) if one.kind == "performance"]
+    campaign, step = campaign_with(tmp_path, "performance")
     ends = [(RunVerdict("INVALID", (OVER,), complete=True), (event,)), (VALID, ())]
     commands = []
 
@@ -1040,7 +1032,7 @@ def test_a_run_that_an_outage_cost_is_made_again_by_itself(tmp_path, monkeypatch
         return EXIT_INVALID if events else 0
 
     monkeypatch.setattr(_Walk, "_call", run)
-    walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), {})
+    walk = walk_of(campaign)
     try:
         assert walk._do(1, 1, step, Standing("missing")) == 0 and not ends
         assert f"{step.name} is tried once more" in capsys.readouterr().out
@@ -1053,8 +1045,7 @@ def test_a_run_that_an_outage_cost_is_made_again_by_itself(tmp_path, monkeypatch
 @pytest.mark.parametrize("fails", [1, 2])
 def test_an_accuracy_run_with_failed_queries_is_continued_once(tmp_path, monkeypatch, capsys, fails):
     """A gateway that answered 502 for a second ended the night of a campaign, for nine answers of hours."""
-    campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n")
-    (step,) = [one for one in steps_of(campaign) if one.kind == "accuracy"]
+    campaign, step = campaign_with(tmp_path, "accuracy")
     failed = RunVerdict("INVALID", ("9 of 4395 queries failed: http_status 9",), complete=False)
     verdicts, commands = [failed] * fails + [VALID], []
 
@@ -1066,7 +1057,7 @@ def test_an_accuracy_run_with_failed_queries_is_continued_once(tmp_path, monkeyp
         return EXIT_INVALID if verdict is failed else 0
 
     monkeypatch.setattr(_Walk, "_call", run)
-    walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), {})
+    walk = walk_of(campaign)
     try:
         walk._do(1, 1, step, Standing("missing"))
         assert len(commands) == 2
@@ -1083,8 +1074,7 @@ def test_an_accuracy_run_with_failed_queries_is_continued_once(tmp_path, monkeyp
 
 @pytest.mark.parametrize(("kind", "calls"), [("accuracy", 2), ("score", 1)])
 def test_servers_that_have_died_repeat_the_steps_that_need_them(tmp_path, monkeypatch, kind, calls):
-    campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n")
-    (step,) = [one for one in steps_of(campaign) if one.kind == kind]
+    campaign, step = campaign_with(tmp_path, kind)
     made = []
 
     def run(walk, step, more):
@@ -1095,7 +1085,7 @@ def test_servers_that_have_died_repeat_the_steps_that_need_them(tmp_path, monkey
         return EXIT_SERVER
 
     monkeypatch.setattr(_Walk, "_call", run)
-    walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), {})
+    walk = walk_of(campaign)
     assert walk._do(1, 1, step, Standing("missing")) == EXIT_SERVER
     assert len(made) == calls
 
@@ -1107,8 +1097,7 @@ def test_servers_that_have_died_repeat_the_steps_that_need_them(tmp_path, monkey
 )
 def test_so_does_an_outage_in_a_search(tmp_path, monkeypatch, scenario, events, code, stops):
     """The search has ended by an error, which its program ends with EXIT_INVALID for, too."""
-    campaign = campaign_of(tmp_path, f"{scenario} = {{ target_qps = 'search' }}\n")
-    (step,) = [one for one in steps_of(campaign) if one.kind == "search"]
+    campaign, step = campaign_with(tmp_path, "search", f"{scenario} = {{ target_qps = 'search' }}\n")
 
     calls = []
 
@@ -1128,7 +1117,7 @@ def test_so_does_an_outage_in_a_search(tmp_path, monkeypatch, scenario, events, 
     stopped = []
     monkeypatch.setattr(ServerCommand, "stop", lambda servers: stopped.append(servers))
     monkeypatch.setattr(_Walk, "_call", search)
-    walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), {})
+    walk = walk_of(campaign)
     assert walk._do(1, 1, step, Standing("missing")) == code
     assert len(calls) == 2  # an error shows nothing about the rate: the search is continued once by itself
     assert len(stopped) == stops
@@ -1143,8 +1132,7 @@ def test_so_does_an_outage_in_a_search(tmp_path, monkeypatch, scenario, events, 
     ],
 )
 def test_the_remedy_of_a_lost_run_is_a_key_that_its_table_takes(tmp_path, table, key, search):
-    campaign = campaign_of(tmp_path, table)
-    (step,) = [one for one in steps_of(campaign) if one.kind == "performance"]
+    campaign, step = campaign_with(tmp_path, "performance", table)
     run_as_asked(step, step.folder, RunVerdict("INVALID", (OVER,), complete=True))
     remedy, _ = advice(campaign, step, standing(campaign, step))
     assert f"another {key} into" in remedy
@@ -1154,8 +1142,9 @@ def test_the_remedy_of_a_lost_run_is_a_key_that_its_table_takes(tmp_path, table,
 @pytest.mark.parametrize("kind", ["performance", "accuracy"])
 def test_a_run_that_deviates_is_lost_in_the_closed_division_alone(tmp_path, kind):
     for division, state in (("closed", "lost"), ("open", "done")):
-        campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n", f"division = '{division}'\n")
-        (step,) = [one for one in steps_of(campaign) if one.kind == kind]
+        campaign, step = campaign_with(
+            tmp_path, kind, "server = { target_qps = 9.0 }\n", f"division = '{division}'\n"
+        )
         run_as_asked(step, step.folder, deviations=("temperature is 0.5",))
         found = standing(campaign, step)
         assert (found.state, "NOT OFFICIAL" in found.text) == (state, True)
@@ -1165,8 +1154,9 @@ def test_a_run_that_deviates_is_lost_in_the_closed_division_alone(tmp_path, kind
 
 @pytest.mark.parametrize(("division", "state"), [("closed", "lost"), ("open", "done")])
 def test_a_run_that_test09_would_refuse_is_lost_before_hours_of_others(tmp_path, division, state):
-    campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n", f"division = '{division}'\n")
-    (step,) = [one for one in steps_of(campaign) if one.kind == "performance"]
+    campaign, step = campaign_with(
+        tmp_path, "performance", "server = { target_qps = 9.0 }\n", f"division = '{division}'\n"
+    )
     run_as_asked(
         step, step.folder, statistics=structs.replace(ENDED.statistics, osl_mean=800.0, completed=6396)
     )
