@@ -32,8 +32,8 @@ Flags = npt.NDArray[np.bool_]
 class HarmonyText(TextOutput):
     """An output as text, with its markers spelled out."""
 
-    def __init__(self, text: str, tokens: int | None = 0, *, truncated: bool = False) -> None:
-        super().__init__(text, tokens, truncated=truncated)
+    def __init__(self, text: str, tokens: int | None = 0, *, defect: Reason | None = None) -> None:
+        super().__init__(text, tokens, defect=defect)
         found = _OFFICIAL.search(self.text)
         self.official_final = found[1].strip() if found else None
         starts = [match.end() for match in _CHANNEL_TEXT.finditer(self.text)]

@@ -20,6 +20,7 @@ from harness.grading.decoding.output import (
     known_ids,
     repeats_itself,
 )
+from harness.grading.scoring.grade import Reason
 from harness.loadgen_logs.accuracy_log import TokenIds
 
 if TYPE_CHECKING:
@@ -139,15 +140,15 @@ class ModelDecoder:
         ids = np.fromiter(tokenizer.get_vocab(with_added_tokens=True).values(), np.int64)
         self._known[ids[ids < benchmark.vocabulary_size]] = True
 
-    def output(self, entry: SampleTokens) -> TextOutput | ThinkingText:
+    def output(self, entry: SampleTokens) -> TextOutput:
         """As OutputDecoder."""
         ids = known_ids(entry, self._benchmark.model, self._benchmark.vocabulary_size)
         unknown = int(np.count_nonzero(~self._known[ids]))
-        truncated = bool(len(ids) >= self._limit and not np.isin(ids, self._ends).any())
-        if not self._tokens.thinks:
-            return TextOutput(self._text(ids), len(ids), truncated=truncated, unknown=unknown)
-        looping = truncated and repeats_itself(ids)
-        return ThinkingText(self._text(ids), len(ids), truncated=truncated, unknown=unknown, looping=looping)
+        kind, defect = ThinkingText if self._tokens.thinks else TextOutput, None
+        if len(ids) >= self._limit and not np.isin(ids, self._ends).any():
+            loops = self._tokens.thinks and repeats_itself(ids)
+            defect = Reason.LOOPING if loops else Reason.TRUNCATED
+        return kind(self._text(ids), len(ids), defect=defect, unknown=unknown)
 
     def decode(self, ids: TokenIds) -> str:
         """As OutputDecoder."""

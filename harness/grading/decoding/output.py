@@ -81,20 +81,13 @@ class TextOutput:
     has_final: bool | None = None
 
     def __init__(
-        self, text: str, tokens: int | None = 0, *, truncated: bool = False, unknown: int = 0
+        self, text: str, tokens: int | None = 0, *, defect: Reason | None = None, unknown: int = 0
     ) -> None:
         self.text = self.suffix = text.strip()
         self.official_final: str | None = self.text
         self.strict_final: str | None = self.text
         self.tokens, self.unknown = tokens, unknown
-        self.defect = Reason.TRUNCATED if truncated else None if self.text else Reason.EMPTY
-
-    @classmethod
-    def missing(cls, tokens: int | None) -> "TextOutput":
-        """A row of a table without an output, which upstream's evaluator reads as the empty text."""
-        output = TextOutput("", tokens)
-        output.defect = Reason.MISSING
-        return output
+        self.defect = defect or (None if self.text else Reason.EMPTY)
 
 
 class ThinkingText(TextOutput):
@@ -104,21 +97,13 @@ class ThinkingText(TextOutput):
     """
 
     def __init__(
-        self,
-        text: str,
-        tokens: int | None = 0,
-        *,
-        truncated: bool = False,
-        unknown: int = 0,
-        looping: bool = False,
+        self, text: str, tokens: int | None = 0, *, defect: Reason | None = None, unknown: int = 0
     ) -> None:
-        super().__init__(text, tokens, truncated=truncated, unknown=unknown)
+        super().__init__(text, tokens, defect=defect, unknown=unknown)
         _, mark, answer = self.text.rpartition(THOUGHT_END)
         self.has_final = bool(mark)
         self.strict_final = answer.strip() if mark else None
         self.suffix = self.strict_final or ""
-        if looping:
-            self.defect = Reason.LOOPING
 
 
 def repeats_itself(ids: TokenIds) -> bool:

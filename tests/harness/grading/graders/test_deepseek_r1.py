@@ -151,7 +151,8 @@ def test_strict_reads_what_follows_the_thinking(kind: str, final: str, answer: s
 @pytest.mark.parametrize("kind", list(GRADERS))
 def test_thinking_that_does_not_end_has_no_strict_answer(kind: str):
     text = "<think>Answer: 1 \\boxed{1} \\boxed{A} ```python\nprint(1)\n```"
-    grades = [grader(kind).strict(ThinkingText(text, truncated=cut), "1") for cut in (False, True)]
+    outputs = (ThinkingText(text, defect=defect) for defect in (None, Reason.TRUNCATED))
+    grades = [grader(kind).strict(output, "1") for output in outputs]
     assert [getattr(grade, "reason", None) for grade in grades] == [Reason.NO_FINAL, Reason.TRUNCATED]
 
 

@@ -125,9 +125,11 @@ def test_grades_name_the_text_that_was_read(grader: Grader, rules: str, final: s
 
 
 def test_a_statement_that_the_token_limit_ended_may_be_cut():
-    cut = HarmonyText("<|channel|>final<|message|>Answer: 20", truncated=True)
+    cut = HarmonyText("<|channel|>final<|message|>Answer: 20", defect=Reason.TRUNCATED)
     assert aime.strict(cut, "20").reason is Reason.TRUNCATED
-    assert aime.strict(HarmonyText("<|channel|>final<|message|>Answer: 20.", truncated=True), "20").correct
+    assert aime.strict(
+        HarmonyText("<|channel|>final<|message|>Answer: 20.", defect=Reason.TRUNCATED), "20"
+    ).correct
 
 
 def test_drafts_count_officially_and_not_strictly():
@@ -164,13 +166,13 @@ def test_final_sections(text: str, section: str | None, final: str | None):
 
 def test_reasons_tell_why_there_is_no_answer():
     assert aime.strict(HarmonyText("x"), "1").reason is Reason.NO_FINAL
-    assert gpqa.strict(HarmonyText("x", truncated=True), "A").reason is Reason.TRUNCATED
-    for is_cut, reason in ((False, Reason.NO_ANSWER), (True, Reason.TRUNCATED)):
-        output = HarmonyText(harmony("x"), truncated=is_cut)
+    assert gpqa.strict(HarmonyText("x", defect=Reason.TRUNCATED), "A").reason is Reason.TRUNCATED
+    for defect, reason in ((None, Reason.NO_ANSWER), (Reason.TRUNCATED, Reason.TRUNCATED)):
+        output = HarmonyText(harmony("x"), defect=defect)
         assert aime.official(output, "1").reason is gpqa.official(output, "A").reason is reason
         for rules in (programs.gpt_oss, programs.deepseek_r1):
             assert rules.official_code(output).reason is reason
-    assert programs.strict_code(HarmonyText(harmony("x"), truncated=True)).reason is Reason.TRUNCATED
+    assert programs.strict_code(HarmonyText(harmony("x"), defect=Reason.TRUNCATED)).reason is Reason.TRUNCATED
     assert aime.strict(HarmonyText(harmony("Answer: 2")), "1").reason is Reason.WRONG
 
 
@@ -183,7 +185,7 @@ PIECES = [
 
 def grade_everything(text: str) -> None:
     for answers in ANSWERS.values():
-        answers(HarmonyText(text, truncated=True))
+        answers(HarmonyText(text, defect=Reason.TRUNCATED))
 
 
 RUNS = [

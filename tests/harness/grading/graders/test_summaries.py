@@ -25,6 +25,7 @@ from harness.grading.decoding.output import TextOutput
 from harness.grading.graders import summaries as grader
 from harness.grading.graders.summaries import ROUGE, by_line, compare
 from harness.grading.scoring.accuracy_score import total
+from harness.grading.scoring.grade import Reason
 from harness.submission.tree.accuracy_files import parse_accuracy
 from tests.harness.grading.conftest import Result, evaluated, quiet
 from tests.harness.grading.graders.summaries import pairs
@@ -121,7 +122,8 @@ REMARKS = [
 
 @pytest.mark.parametrize(("text", "truncated", "expected"), REMARKS)
 def test_remarks(text: str, truncated: bool, expected: Sequence[str]):
-    assert list(grader.remarks(TextOutput(text, truncated=truncated), ARTICLE)) == expected
+    output = TextOutput(text, defect=Reason.TRUNCATED if truncated else None)
+    assert list(grader.remarks(output, ARTICLE)) == expected
 
 
 def kill_process(summary: grader.Summary) -> None:
