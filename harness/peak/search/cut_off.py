@@ -1,4 +1,4 @@
-"""The end of a probe once too many queries are over a limit, or one has failed: the rest shows nothing."""
+"""The end of a probe once too many queries are over a limit, or it shows no rate: the rest shows nothing."""
 
 import math
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from harness.progress.lost_run import LostRunError, failures_text
 from harness.progress.progress_line import Over, ProgressSnapshot
 from harness.record.journal import COMPLETE, FIRST_TOKEN, Rows, read_journal, read_loadgen_calls
 
-_TOLD_S = 3.0  # by then what the first failure was is on disk, and the alarm has said it
+_TOLD_S = 3.0  # by then the alarm has said what the first failure was, and other reasons are known
 
 
 class CutOff:
@@ -33,17 +33,19 @@ class CutOff:
 
 
 class FailureCut:
-    """Ends a run soon after a query has failed: its rest would be measured for nothing."""
+    """Ends a run soon after a query, a process or a server has failed: its rest would show nothing."""
 
     def __init__(self) -> None:
         self._failed_s = math.inf
 
     def __call__(self, moment: ProgressSnapshot) -> None:
-        """Look at the run. Raises LostRunError."""
-        if moment.failures.keys() - {NO_ROOM}:
+        """Look at the run, which is not over a limit. Raises LostRunError."""
+        kinds = moment.failures.keys()
+        if kinds - {NO_ROOM} or (moment.lost and not kinds):
             self._failed_s = min(self._failed_s, moment.elapsed_s)
             if moment.elapsed_s >= self._failed_s + _TOLD_S:
-                raise LostRunError(f"{failures_text(moment)} (--no-fail-fast: never ended by that)")
+                why = failures_text(moment) or moment.lost
+                raise LostRunError(f"{why} (--no-fail-fast: never ended by that)")
 
 
 def over_by_loadgen(journal: Path, limits_ns: Mapping[str, int]) -> Over:

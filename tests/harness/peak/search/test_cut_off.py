@@ -1,5 +1,7 @@
 """When a run of a search is decided, and the queries over a limit of one that was not ended early."""
 
+import re
+
 import numpy as np
 import pytest
 from msgspec.structs import replace
@@ -29,13 +31,24 @@ def row(number, ttft_ms, tpot_ms, tokens=101):
     return encode_row(*values.values())
 
 
-def test_a_failure_ends_a_run_that_then_shows_nothing():
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [
+        ({"failed": 2, "failures": {"truncated": 2}}, "2 queries failed (truncated)"),
+        (
+            {"failed": 2, "failures": {"truncated": 2}, "lost": "worker 0 died"},
+            "2 queries failed (truncated)",
+        ),
+        ({"failed": 0, "lost": "worker 0 died"}, "worker 0 died"),
+    ],
+)
+def test_a_failure_ends_a_run_that_then_shows_nothing(facts, why):
     """It was measured to its end, ten minutes and more, and then measured again."""
     cut = failure_cut(SearchOptions())
-    seen = [ProgressSnapshot(second, 9, 7, 2, failures={"truncated": 2}) for second in (5.0, 6.0, 7.0, 8.0)]
+    seen = [ProgressSnapshot(second, issued=9, completed=7, **facts) for second in (5.0, 6.0, 7.0, 8.0)]
     for one in seen[:3]:
         cut(one)
-    with pytest.raises(LostRunError, match=r"^2 queries failed \(truncated\)"):
+    with pytest.raises(LostRunError, match=f"^{re.escape(why)} "):
         cut(seen[3])
     no_room = [replace(one, failures={NO_ROOM: 2}) for one in seen]  # INVALID: this client is the limit
     for options, moments in (
