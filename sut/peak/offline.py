@@ -10,6 +10,7 @@ from harness.errors import RunError
 from harness.files import USER_CONF
 from harness.peak.ladder.ladder_plan import FOLDER
 from harness.peak.peak_options import SearchOptions
+from harness.peak.search.cut_off import CutOff
 from harness.peak.search.offline_rate import (
     SHORT_CONF,
     SHORT_RUN,
@@ -23,7 +24,7 @@ from harness.progress.progress_line import ProgressSnapshot
 from harness.record.output_dir import locked, move_aside_existing
 from harness.record.run_record import RunRecord
 from harness.record.settled import running_limit
-from sut.peak.prober import SearchWatcher, failure_cut, search_run
+from sut.peak.prober import SearchWatcher, search_run
 from sut.run import run
 
 _WAVES = 4  # times what the servers run at once: the middle half of the answers comes from full servers
@@ -53,11 +54,11 @@ def find_offline_rate(
             move_aside_existing(folder / SHORT_RUN)
             conf = _short_conf(folder / SHORT_RUN, options.user_conf, official)
             plan = search_run(options, folder / SHORT_RUN, conf)
-            fails = failure_cut(options)
+            cut_off = CutOff(options)
 
             def on_progress(snapshot: ProgressSnapshot) -> None:
                 watcher.progress(snapshot)
-                fails(snapshot)
+                cut_off(snapshot)
 
             with signals_kept():
                 record = run(plan, on_progress=on_progress, on_line=on_line)

@@ -22,7 +22,7 @@ from harness.files import JOURNAL_DIR
 from harness.peak.ladder.ladder_plan import LadderPlan, ladder_client
 from harness.peak.ladder.steps import Step
 from harness.peak.peak_options import SearchOptions
-from harness.peak.search.cut_off import CutOff, FailureCut, over_by_loadgen
+from harness.peak.search.cut_off import CutOff, over_by_loadgen
 from harness.peak.search.policy import Action
 from harness.peak.search.probe import Probe
 from harness.peak.search.probe_record import probe_of, write_conf
@@ -172,19 +172,17 @@ class RunProber(msgspec.Struct, dict=True):
         folder.mkdir(parents=True)
         conf = write_conf(folder, self.options.user_conf, self.base.plan.model_key, rate)
         plan = search_run(self.options, folder, conf)
-        watch = CutOff(scheduled.most_over)
-        fails = failure_cut(self.options)
+        cut_off = CutOff(self.options, scheduled.most_over)
 
         def on_progress(snapshot: ProgressSnapshot) -> None:
             self.watcher.progress(snapshot)
-            watch(snapshot)
-            fails(snapshot)
+            cut_off(snapshot)
 
         with signals_kept():
             record = run(plan, on_plan=self._check_servers, on_progress=on_progress, on_line=self.on_line)
         self.events = record.events
         require_no_signal(record.interrupted_by)
-        cut, journal = watch.cut, plan.client.log_dir / JOURNAL_DIR
+        cut, journal = cut_off.cut, plan.client.log_dir / JOURNAL_DIR
         over = over_by_loadgen(journal, self.base.limits_ns) if cut is None else cut.over
         self.watcher.record(record)
         failures = () if cut is None else self._empty()
@@ -215,13 +213,6 @@ class _Session(msgspec.Struct):
     stack: ExitStack
     most: int
     last: int = 0
-
-
-def failure_cut(options: SearchOptions) -> Callable[[ProgressSnapshot], None]:
-    """What ends a run of a search after a failure, unless the user has said when that is."""
-    if options.fail_fast is False or options.max_failures is not None:
-        return lambda snapshot: None
-    return FailureCut()
 
 
 def search_run(

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from harness.analysis.early_stopping import late_first_tokens, over_limit_text
 from harness.analysis.statistics import completed
 from harness.analysis.statistics import tpot_ns as tpot_of
+from harness.peak.peak_options import SearchOptions
 from harness.peak.search.probe import NO_ROOM
 from harness.progress.lost_run import LostRunError, failures_text
 from harness.progress.progress_line import Over, ProgressSnapshot
@@ -19,29 +20,25 @@ _TOLD_S = 3.0  # by then the alarm has said what the first failure was, and othe
 
 
 class CutOff:
-    """Ends a run once more queries are over a limit than may be; ``cut`` is then the moment at which."""
+    """Ends a run of a search once its rest would show nothing.
 
-    def __init__(self, most_over: int) -> None:
+    At once where more queries are over a limit than may be: ``cut`` is then the moment. A little later where a
+    query, a process or a server has failed, unless the options say when failures end a run.
+    """
+
+    def __init__(self, options: SearchOptions, most_over: int = 0) -> None:
         self.cut: ProgressSnapshot | None = None
         self._most_over = most_over
+        self._at_failures = options.fail_fast is not False and options.max_failures is None
+        self._failed_s = math.inf
 
     def __call__(self, moment: ProgressSnapshot) -> None:
         """Look at the run. Raises LostRunError."""
         if reason := over_limit_text(*moment.over.most, self._most_over):
             self.cut = moment
             raise LostRunError(reason)
-
-
-class FailureCut:
-    """Ends a run soon after a query, a process or a server has failed: its rest would show nothing."""
-
-    def __init__(self) -> None:
-        self._failed_s = math.inf
-
-    def __call__(self, moment: ProgressSnapshot) -> None:
-        """Look at the run, which is not over a limit. Raises LostRunError."""
         kinds = moment.failures.keys()
-        if kinds - {NO_ROOM} or (moment.lost and not kinds):
+        if self._at_failures and (kinds - {NO_ROOM} or (moment.lost and not kinds)):
             self._failed_s = min(self._failed_s, moment.elapsed_s)
             if moment.elapsed_s >= self._failed_s + _TOLD_S:
                 why = failures_text(moment) or moment.lost

@@ -12,7 +12,6 @@ from harness.peak.search.probe import NO_ROOM
 from harness.progress.lost_run import LostRunError
 from harness.progress.progress_line import Over, ProgressSnapshot
 from harness.record.journal import COMPLETE, FIRST_TOKEN, LOADGEN_CALL_ROW, QUERY_ROW, encode_row
-from sut.peak.prober import failure_cut
 
 MS = 10**6
 BEGAN = 10**9  # in ms, when each query is issued
@@ -44,7 +43,7 @@ def row(number, ttft_ms, tpot_ms, tokens=101):
 )
 def test_a_failure_ends_a_run_that_then_shows_nothing(facts, why):
     """It was measured to its end, ten minutes and more, and then measured again."""
-    cut = failure_cut(SearchOptions())
+    cut = CutOff(SearchOptions())
     seen = [ProgressSnapshot(second, issued=9, completed=7, **facts) for second in (5.0, 6.0, 7.0, 8.0)]
     for one in seen[:3]:
         cut(one)
@@ -56,14 +55,14 @@ def test_a_failure_ends_a_run_that_then_shows_nothing(facts, why):
         (SearchOptions(fail_fast=False), seen),
         (SearchOptions(max_failures=5), seen),
     ):
-        cut = failure_cut(options)
+        cut = CutOff(options)
         for one in moments:
             cut(one)
 
 
 @pytest.mark.parametrize(("over", "name"), [(Over(2, 3), "TPOT"), (Over(3, 0), "TTFT"), (Over(3, 3), "TTFT")])
 def test_it_is_decided_by_one_more_than_may_be(over, name):
-    watch, now = CutOff(most_over=2), ProgressSnapshot(6.0, 9, 9, 0, over=over)
+    watch, now = CutOff(SearchOptions(), most_over=2), ProgressSnapshot(6.0, 9, 9, 0, over=over)
     watch(replace(now, over=Over(2, 2)))
     assert watch.cut is None
     with pytest.raises(LostRunError, match=f"^3 queries over the {name} limit, at most 2 may be$"):
