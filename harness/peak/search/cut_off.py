@@ -22,8 +22,8 @@ _TOLD_S = 3.0  # by then the alarm has said what the first failure was, and othe
 class CutOff:
     """Ends a run of a search once its rest would show nothing.
 
-    At once where more queries are over a limit than may be: ``cut`` is then the moment. A little later where a
-    query, a process or a server has failed, unless the options say when failures end a run.
+    At once where more queries are over a limit than may be: ``cut`` is then the moment. A little later where
+    a query, a process or a server has failed, unless the options say when failures end a run.
     """
 
     def __init__(self, options: SearchOptions, most_over: int = 0) -> None:
