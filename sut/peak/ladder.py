@@ -202,6 +202,11 @@ class OpenLadder(msgspec.Struct):
         """What happened until now; their times are not kept."""
         return tuple(event.since(0) for event in self._client.session.events.events)
 
+    def takes(self, concurrency: int) -> bool:
+        """Whether this can be its next step: higher than those before it, and not above the plan's."""
+        last = max((step.concurrency for step in self.ladder.steps), default=0)
+        return last < concurrency <= self._client.plan.concurrency[-1]
+
     def step(self, concurrency: int) -> Step:
         """Measure one more step. Raises RunError, OSError and InterruptedRun."""
         step = self._client.measure(concurrency, self._on_progress)

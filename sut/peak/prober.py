@@ -81,7 +81,8 @@ class RunProber(msgspec.Struct, dict=True):
     """up to which a session of the ladder is prepared"""
     events: tuple[RunEvent, ...] = ()
     """of the latest measurement"""
-    _ladder: "_Session | None" = None
+    _ladder: OpenLadder | None = None
+    _ending: ExitStack = msgspec.field(default_factory=ExitStack)  # of the ladder
     _at_work: bool = False  # the servers may still have requests of a step
 
     @cached_property
@@ -96,12 +97,10 @@ class RunProber(msgspec.Struct, dict=True):
         servers: the requests that are left of more are the long ones.
         """
         began, self.events = time.monotonic(), ()
-        if self._ladder is not None and not self._ladder.last < concurrency <= self._ladder.most:
+        if self._ladder is not None and not self._ladder.takes(concurrency):
             self.close()
-        if self._ladder is None:
-            self._ladder = self._opened(concurrency)
-        opened = self._ladder.opened
-        step, self._ladder.last = None, concurrency
+        opened = self._ladder or self._opened(concurrency)
+        step = None
         with signals_kept():
             with opened.ending():
                 step = opened.step(concurrency)
@@ -116,11 +115,10 @@ class RunProber(msgspec.Struct, dict=True):
 
     def close(self) -> None:
         """End the ladder, if one is open. Raises OSError."""
-        ladder, self._ladder = self._ladder, None
-        if ladder is not None:
-            self._at_work = True
+        if self._ladder is not None:
+            self._ladder, self._at_work = None, True
             with signals_kept():
-                ladder.stack.close()
+                self._ending.close()
 
     def _await_idle(self) -> None:
         """Empty the servers before a measurement, so that the step before it counts at once."""
@@ -128,22 +126,22 @@ class RunProber(msgspec.Struct, dict=True):
             self._empty()
         self._at_work = False
 
-    def _opened(self, concurrency: int) -> "_Session":
+    def _opened(self, concurrency: int) -> OpenLadder:
         self._await_idle()
-        most = max(concurrency, self.most_in_flight)
         options = replace(self.options, resume=False, restart=False)
         folder = self.folder / "ladder" / f"{concurrency:06d}"
         plan = LadderPlan(
             client=ladder_client(options, options.scenario, folder),
             scenario=options.scenario,
-            concurrency=(most,),
+            concurrency=(max(concurrency, self.most_in_flight),),
             seconds=options.ladder_seconds,
             goes_on=options.fail_fast is False,
         )
         with ExitStack() as stack:
             opened = stack.enter_context(open_ladder(plan, self.watcher.step_progress))
             check_same_servers(self.base.servers, opened.ladder.servers)
-            return _Session(opened, stack.pop_all(), most)
+            self._ladder, self._ending = opened, stack.pop_all()
+        return opened
 
     def probe(self, rate: float) -> Probe:
         """An ordinary run at this rate, ended once it is decided.
@@ -204,15 +202,6 @@ class RunProber(msgspec.Struct, dict=True):
         names = (path.name.removeprefix(PROBE_FOLDER) for path in self.folder.glob(f"{PROBE_FOLDER}*"))
         last = max((int(name) for name in names if name.isdecimal()), default=0)
         return self.folder / f"{PROBE_FOLDER}{last + 1:02d}"
-
-
-class _Session(msgspec.Struct):
-    """A ladder that is open, for up to ``most`` requests in flight; ``last`` step so far."""
-
-    opened: OpenLadder
-    stack: ExitStack
-    most: int
-    last: int = 0
 
 
 def search_run(
