@@ -135,7 +135,6 @@ class RunProber(msgspec.Struct, dict=True):
             scenario=options.scenario,
             concurrency=(max(concurrency, self.most_in_flight),),
             seconds=options.ladder_seconds,
-            goes_on=options.fail_fast is False,
         )
         with ExitStack() as stack:
             opened = stack.enter_context(open_ladder(plan, self.watcher.step_progress))

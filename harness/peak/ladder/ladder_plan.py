@@ -37,7 +37,7 @@ class LadderPlan(msgspec.Struct, frozen=True, kw_only=True):
     """empty: the steps follow from the servers' limits"""
     seconds: float
     """the shortest window of a step"""
-    goes_on: bool
+    goes_on: bool = False
     """whether the ladder continues after a step with failed requests"""
 
     @property
