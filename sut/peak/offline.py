@@ -65,8 +65,9 @@ def find_offline_rate(
             require_no_signal(record.interrupted_by)
             watcher.record(record)
     statistics, verdict = record.statistics, record.verdict
-    if verdict is None or not verdict.complete or statistics is None or not statistics.samples_per_s:
-        reasons = "; ".join(verdict.reasons) if verdict is not None else ""
+    assert statistics is not None and verdict is not None
+    if not (verdict.complete and statistics.samples_per_s):
+        reasons = "; ".join(verdict.reasons)
         raise RunError(f"the short run in {plan.client.log_dir} shows no rate: {reasons}")
     found = rate_by_run(official, record, plan.client.log_dir)
     write_offline_rate(folder, found)
@@ -76,15 +77,9 @@ def find_offline_rate(
 def _unused(options: SearchOptions) -> Iterator[str]:
     """Flags that were given and have no use."""
     default = SearchOptions()
-    for flag, is_given in (
-        ("--budget", options.budget != default.budget),
-        ("--tolerance", options.tolerance != default.tolerance),
-        ("--start-qps", options.start_qps != default.start_qps),
-        ("--ladder-seconds", options.ladder_seconds != default.ladder_seconds),
-        ("--resume", options.resume),
-    ):
-        if is_given:
-            yield flag
+    for name in ("budget", "tolerance", "start_qps", "ladder_seconds", "resume"):
+        if getattr(options, name) != getattr(default, name):
+            yield f"--{name.replace('_', '-')}"
 
 
 def _short_conf(folder: Path, user_conf: Path, official: RunRecord) -> Path:
