@@ -179,14 +179,11 @@ def _search(
     held = min(most, settings.most_in_flight or most)
     prober = RunProber(options, folder, base, watcher, on_line, most_in_flight=held)
 
-    def keep(history: History) -> None:
+    def keep(history: History, one: Step | Probe) -> None:
         nonlocal known
-        steps, probes = len(known.history.steps), len(known.history.probes)
         known = msgspec.structs.replace(known, history=history)
         known.write(folder)
-        new: tuple[Step | Probe, ...] = (*history.steps[steps:], *history.probes[probes:])
-        for one in new:
-            watcher.measured(one, limits_ns)
+        watcher.measured(one, limits_ns)
 
     error: HarnessError | InterruptedRun | None = None
     with ExitStack() as ending, closing(prober):

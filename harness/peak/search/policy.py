@@ -105,12 +105,12 @@ def search(
     prober: Prober,
     settings: SearchSettings,
     history: History,
-    keep: Callable[[History], None] = lambda history: None,
+    keep: Callable[[History, Step | Probe], None] = lambda history, one: None,
     show: Callable[[Action, float], None] = lambda action, spent_s: None,
 ) -> tuple[History, Ended]:
-    """Measure until the policy ends it, resuming from ``history``; after each measurement ``keep`` gets it.
+    """Measure until the policy ends it, resuming from ``history``.
 
-    ``show`` gets what comes next, and the time spent.
+    ``show`` gets what comes next, and the time spent; ``keep`` all that is measured, and the last of it.
 
     Raises what ``prober`` raises; the measurements until then have been kept.
     """
@@ -118,10 +118,13 @@ def search(
     while not isinstance(action := policy.decide(history), Ended):
         show(action, history.spent_s)
         if isinstance(action, NextStep):
-            history = History((*history.steps, prober.ladder(action.concurrency)), history.probes)
+            step = prober.ladder(action.concurrency)
+            history = History((*history.steps, step), history.probes)
+            keep(history, step)
         else:
-            history = History(history.steps, (*history.probes, prober.probe(action.rate)))
-        keep(history)
+            probe = prober.probe(action.rate)
+            history = History(history.steps, (*history.probes, probe))
+            keep(history, probe)
     return history, action
 
 
@@ -287,8 +290,7 @@ class Policy:
 
     def _new_predictor(self, steps: Sequence[Step]) -> Predictor | None:
         settings = self._settings
-        at_once = [one for one in (settings.slots, settings.most_in_flight) if one]
-        model = pool_model(steps, min(at_once, default=None))
+        model = pool_model(steps, min(settings.slots or math.inf, settings.most_in_flight or math.inf))
         if model is None:
             return None
         return Predictor(
@@ -378,8 +380,6 @@ def _failed_in_a_row(probes: Sequence[Probe]) -> int:
 
 
 def _stopped(history: History) -> Ended | None:
-    if not history.probes:
-        return None
     bound = [one for one in history.probes if one.verdict == "INVALID" and one.client_bound]
     if len(bound) > _MOST_BOUND:
         rates = ", ".join(f"{one.rate:g}" for one in bound)

@@ -32,7 +32,7 @@ class _Point(msgspec.Struct, frozen=True):
         return self.running < _QUEUES * self.step.in_flight
 
 
-def pool_model(steps: Sequence[Step], slots: int | None) -> PoolModel | None:
+def pool_model(steps: Sequence[Step], slots: float = math.inf) -> PoolModel | None:
     """The pool of servers that a ladder shows; None where it shows too little.
 
     ``slots`` is what the servers report. A ladder in which requests waited shows it, too: the lower one
@@ -48,7 +48,7 @@ def pool_model(steps: Sequence[Step], slots: int | None) -> PoolModel | None:
     return PoolModel(
         running=tuple(curve),
         tpot_s=tuple(curve.values()),
-        slots=min(math.inf if slots is None else float(slots), max(full, default=math.inf)),
+        slots=min([slots, *full]),
         first_s=np.array(points[0].step.ttft_samples_ns) / _NS,
         spread=np.array(free[-1].step.tpot_samples_ns) / _NS / free[-1].tpot_s,
         lengths=_lengths(points),

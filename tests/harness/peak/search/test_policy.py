@@ -67,7 +67,7 @@ def test_a_search_that_stopped_anywhere_goes_on_as_if_it_had_not():
 def test_steps_in_which_all_requests_wait_have_one_point():
     """One running request is the least that the model has, and both steps have it."""
     waiting = [replace(step(16, ms), ttft_samples_ns=(10**10,)) for ms in (20, 40)]
-    model = pool_model(waiting, slots=None)
+    model = pool_model(waiting)
     assert np.isfinite(model.tpot_table(64)).all()
 
 
