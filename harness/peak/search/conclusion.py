@@ -103,12 +103,6 @@ def conclude(
     )
 
 
-def ratios(probe: Probe, limits_ns: Mapping[str, int]) -> dict[str, float]:
-    """Each p99 over its limit."""
-    values = {"TTFT": probe.ttft_p99_ns, "TPOT": probe.tpot_p99_ns}
-    return {name: value / limits_ns[name] for name, value in values.items() if value is not None}
-
-
 def _limit(
     probes: Sequence[Probe], low: float | None, limits_ns: Mapping[str, int]
 ) -> tuple[Literal["TTFT", "TPOT"] | None, Boundary | None]:
@@ -118,7 +112,7 @@ def _limit(
         key=lambda one: one.rate,
     )
     passed = [one for one in probes if one.rate == low and one.verdict == "VALID"]
-    near = ratios(passed[-1], limits_ns) if passed else {}
+    near = passed[-1].p99_shares(limits_ns) if passed else {}
     if failed:
         name = failed[0].binding
         if name == "TPOT" or not near:

@@ -243,14 +243,9 @@ class Policy:
     def _wants_ladder(self, history: History) -> bool:
         if history.steps or self._settings.start_qps is None:
             return True
-        ratios = [self._ratio(probe) for probe in history.probes]
-        return not any(ratio is not None and abs(ratio - 1) < _NEAR for ratio in ratios)
-
-    def _ratio(self, probe: Probe) -> float | None:
-        """The p99 that is nearest to its limit, over the limit; None of a run that was cut."""
-        if probe.cut_after_s is not None or probe.ttft_p99_ns is None or probe.tpot_p99_ns is None:
-            return None
-        return max(probe.ttft_p99_ns / self._limits_ns["TTFT"], probe.tpot_p99_ns / self._limits_ns["TPOT"])
+        complete = [one for one in history.probes if one.cut_after_s is None]
+        shares = [one.p99_shares(self._limits_ns) for one in complete]
+        return not any(len(each) == 2 and abs(max(each.values()) - 1) < _NEAR for each in shares)
 
     def _step(self, history: History) -> Action | None:
         settings, steps = self._settings, history.steps

@@ -1,5 +1,6 @@
 """The measurements of a search: steps at a fixed concurrency, and probes, ordinary runs at a rate."""
 
+from collections.abc import Mapping
 from typing import Literal, Protocol
 
 import msgspec
@@ -53,6 +54,11 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     def no_room(self) -> str:
         """Its queries for which this client had no room; "" without any."""
         return next((reason for reason in self.reasons if NO_ROOM in reason), "")
+
+    def p99_shares(self, limits_ns: Mapping[str, int]) -> dict[str, float]:
+        """Each p99 over its limit."""
+        values = {"TTFT": self.ttft_p99_ns, "TPOT": self.tpot_p99_ns}
+        return {name: value / limits_ns[name] for name, value in values.items() if value is not None}
 
     @property
     def binding(self) -> Literal["TTFT", "TPOT"] | None:
