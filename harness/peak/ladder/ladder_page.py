@@ -63,9 +63,9 @@ def ladder_page(ladder: Ladder) -> Page:
 
 def _badges(ladder: Ladder) -> Iterator[Badge]:
     yield Badge(NOT_A_RESULT.upper(), "warn")
-    if ladder.interrupted_by or not ladder.complete:
+    if not ladder.complete:
         yield Badge("ENDED EARLY", "bad")
-    if any(step.failed for step in ladder.steps):
+    if ladder.has_failures:
         yield Badge("FAILED REQUESTS", "bad")
     if any(not step.steady for step in ladder.steps):
         yield Badge("NOT STEADY", "warn")
