@@ -23,7 +23,7 @@ from harness.peak.ladder.ladder_plan import LadderPlan, ladder_client
 from harness.peak.ladder.steps import Step
 from harness.peak.peak_options import SearchOptions
 from harness.peak.search.cut_off import CutOff, over_by_loadgen
-from harness.peak.search.policy import Action
+from harness.peak.search.policy import Next
 from harness.peak.search.probe import Probe
 from harness.peak.search.probe_record import probe_of, write_conf
 from harness.peak.search.schedule import Schedule
@@ -50,7 +50,7 @@ class SearchWatcher(Protocol):
     def plan(self, record: RunRecord) -> None:
         """Everything is checked, nothing was sent yet."""
 
-    def action(self, action: Action, spent_s: float) -> None:
+    def action(self, action: Next, spent_s: float) -> None:
         """Called before each measurement."""
 
     def progress(self, snapshot: ProgressSnapshot) -> None:

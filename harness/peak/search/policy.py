@@ -88,7 +88,8 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
     why: str
 
 
-Action = NextStep | NextProbe | Ended
+Next = NextStep | NextProbe
+Action = Next | Ended
 
 _MORE_CPU = "give it more CPU time (--num-workers, an idle machine) and repeat the command with --restart"
 _MORE_ROOM = (
@@ -106,7 +107,7 @@ def search(
     settings: SearchSettings,
     history: History,
     keep: Callable[[History, Step | Probe], None] = lambda history, one: None,
-    show: Callable[[Action, float], None] = lambda action, spent_s: None,
+    show: Callable[[Next, float], None] = lambda action, spent_s: None,
 ) -> tuple[History, Ended]:
     """Measure until the policy ends it, resuming from ``history``.
 

@@ -10,7 +10,7 @@ from harness.peak.ladder.ladder_console import LadderConsole
 from harness.peak.ladder.steps import NOT_A_RESULT, Step
 from harness.peak.search.conclusion import Conclusion
 from harness.peak.search.offline_rate import OfflineRate
-from harness.peak.search.policy import Action, Ended, NextStep
+from harness.peak.search.policy import Next, NextStep
 from harness.peak.search.probe import Probe
 from harness.peak.search.search_state import SEARCH_STATE, EarlierSearch, SearchState
 from harness.progress.progress_line import ProgressPrinter, ProgressSnapshot
@@ -73,10 +73,8 @@ class SearchConsole:
         print(DRY_RUN)
         return EXIT_VALID
 
-    def action(self, action: Action, spent_s: float) -> None:
+    def action(self, action: Next, spent_s: float) -> None:
         """Before each measurement."""
-        if isinstance(action, Ended):
-            return
         if isinstance(action, NextStep):
             text = f"ladder: {counted(action.concurrency, 'request')} in flight ({NOT_A_RESULT})"
         else:
