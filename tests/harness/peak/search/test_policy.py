@@ -415,23 +415,12 @@ def test_limits_that_always_pass_end_at_a_rate_that_servers_and_client_can_hold(
 @pytest.mark.parametrize(
     ("changes", "first"),
     [
-        ({}, 16),
-        ({"replicas": 4}, 64),
         ({"replicas": 8, "slots": 9600}, 512),
-        ({"slots": 1_000_000}, 64),
-        ({"replicas": 8, "slots": 64}, 8),
         ({"slots": 256, "most_in_flight": 10}, 10),
     ],
 )
 def test_the_first_step(changes, first):
     assert decide(History(), **changes) == NextStep(first)
-
-
-def test_a_ladder_that_stopped_growing_is_not_climbed_on():
-    """A slow step in between, as a busy machine measures it, changes nothing."""
-    seen = ((8, 23.9), (32, 22.9), (16, 15.9))
-    steps = tuple(replace(step(count, 20.0), tokens_per_s=rate) for count, rate in seen)
-    assert not isinstance(decide(History(steps), slots=128), NextStep)
 
 
 def test_the_ladder_is_short_and_goes_down_where_nothing_is_kept():
