@@ -3,7 +3,7 @@
 import math
 import threading
 import time
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 
 import pytest
@@ -20,24 +20,39 @@ from tests.kit import wait_until
 from tests.runs import small_dataset
 from tests.stub import Facts, StubServer
 
-WATCHER = SearchConsole(lambda record: None)
+CONF = """
+*.Server.target_qps = 1
+*.Server.min_duration = 6000
+*.Server.min_query_count = 480
+*.Server.ttft_latency = 6000
+*.Server.tpot_latency = 60000
+"""
+
+
+@contextmanager
+def prober_of(folder, stub, *, conf=CONF, most_in_flight=1, **flags):
+    """A prober of small runs, in a folder; its dry run has been made."""
+    (folder / "given.conf").write_text(conf)
+    options = SearchOptions(
+        input_file=small_dataset(folder)[0],
+        server_url=(stub.url,),
+        output_dir=folder,
+        user_conf=folder / "given.conf",
+        max_new_tokens=8,
+        **flags,
+    )
+    base = run(search_run(options, folder, options.user_conf, dry_run=True), rate_follows=True)
+    console = SearchConsole(lambda record: None)
+    with closing(RunProber(options, folder, base, console, most_in_flight=most_in_flight)) as prober:
+        yield prober
 
 
 @pytest.mark.engine
 def test_ascending_steps_are_of_one_session(tmp_path):
     """A step that is not higher begins a session of its own; each one's folder is complete."""
-    dataset, _ = small_dataset(tmp_path)
-    with StubServer(event_delay_s=0.01) as stub:
-        options = SearchOptions(
-            input_file=dataset,
-            server_url=(stub.url,),
-            output_dir=tmp_path,
-            max_new_tokens=8,
-            ladder_seconds=1.0,
-        )
-        plan = search_run(options, tmp_path, options.user_conf, dry_run=True)
-        with closing(RunProber(options, tmp_path, run(plan), WATCHER, most_in_flight=8)) as prober:
-            steps = [prober.ladder(concurrency) for concurrency in (2, 6, 3)]
+    known = {"most_in_flight": 8, "ladder_seconds": 1.0}
+    with StubServer(event_delay_s=0.01) as stub, prober_of(tmp_path, stub, **known) as prober:
+        steps = [prober.ladder(concurrency) for concurrency in (2, 6, 3)]
     assert [step.concurrency for step in steps] == [2, 6, 3]
     ladders = {path.parent: read_ladder(path.parent) for path in tmp_path.glob("ladder/*/ladder.json")}
     measured = [(folder.name, [step.concurrency for step in one.steps]) for folder, one in ladders.items()]
@@ -51,14 +66,9 @@ def test_ascending_steps_are_of_one_session(tmp_path):
 def test_a_server_that_dies_in_a_step_is_known_to_have_stood(tmp_path, monkeypatch):
     """A campaign whose search it ends twice is to be called again."""
     monkeypatch.setattr(monitor, "_DEAD_S", 0.5)
-    dataset, _ = small_dataset(tmp_path)
     with StubServer(event_delay_s=0.01, gate=lambda request: request.index < 20) as stub:
-        options = SearchOptions(
-            input_file=dataset, server_url=(stub.url,), output_dir=tmp_path, max_new_tokens=8
-        )
-        plan = search_run(options, tmp_path, options.user_conf, dry_run=True)
         dies = threading.Thread(target=lambda: (wait_until(lambda: len(stub.requests) > 20), stub.stop()))
-        with closing(RunProber(options, tmp_path, run(plan), WATCHER)) as prober:
+        with prober_of(tmp_path, stub) as prober:
             dies.start()
             with pytest.raises(RunError, match="no server has answered"):
                 prober.ladder(2)
@@ -70,35 +80,20 @@ def test_a_server_that_dies_in_a_step_is_known_to_have_stood(tmp_path, monkeypat
 def test_a_step_of_other_weights_is_not_kept_and_no_run_follows(tmp_path):
     """Also: a run's folder is the next one where that of an earlier run was removed."""
     (tmp_path / "probe-02").mkdir()
-    dataset, _ = small_dataset(tmp_path)
-    with StubServer(event_delay_s=0.01) as stub:
-        options = SearchOptions(
-            input_file=dataset, server_url=(stub.url,), output_dir=tmp_path, max_new_tokens=8
-        )
-        options = replace(options, ladder_seconds=1.0)
-        plan = search_run(options, tmp_path, options.user_conf, dry_run=True)
-        with closing(RunProber(options, tmp_path, run(plan), WATCHER, most_in_flight=8)) as prober:
-            prober.ladder(2)
-            stub.options = replace(stub.options, facts=Facts(weight_version="v2"))
-            for measure, error in (
-                (prober.ladder, RunError),
-                (prober.ladder, ServerError),
-                (prober.probe, ServerError),
-            ):
-                sent = len(stub.requests)
-                with pytest.raises(error, match="weight version default is now v2"):
-                    measure(4)
-            assert len(stub.requests) == sent
+    known = {"most_in_flight": 8, "ladder_seconds": 1.0}
+    with StubServer(event_delay_s=0.01) as stub, prober_of(tmp_path, stub, **known) as prober:
+        prober.ladder(2)
+        stub.options = replace(stub.options, facts=Facts(weight_version="v2"))
+        for measure, error in (
+            (prober.ladder, RunError),
+            (prober.ladder, ServerError),
+            (prober.probe, ServerError),
+        ):
+            sent = len(stub.requests)
+            with pytest.raises(error, match="weight version default is now v2"):
+                measure(4)
+        assert len(stub.requests) == sent
     assert sorted(path.name for path in tmp_path.glob("probe-*")) == ["probe-02", "probe-03"]
-
-
-CONF = """
-*.Server.target_qps = 1
-*.Server.min_duration = 6000
-*.Server.min_query_count = 480
-*.Server.ttft_latency = 6000
-*.Server.tpot_latency = 60000
-"""
 
 
 @pytest.mark.engine
@@ -107,8 +102,6 @@ CONF = """
 )
 def test_a_run_in_which_the_server_stood_is_made_again_once(tmp_path, caplog, stands, pause_s, verdict):
     """A pause of seconds made its rate INVALID for good, and the search went on below it."""
-    dataset, _ = small_dataset(tmp_path)
-    (tmp_path / "given.conf").write_text(CONF)
     run_of: dict[int, int] = {}  # the number of its run by each request's index
     first_of: dict[int, int] = {}
     stood: dict[int, float] = {}
@@ -120,17 +113,8 @@ def test_a_run_in_which_the_server_stood_is_made_again_once(tmp_path, caplog, st
             return True
         return time.monotonic() - stood.setdefault(own, time.monotonic()) > pause_s
 
-    with StubServer(gate=gate) as stub:
-        options = SearchOptions(
-            input_file=dataset,
-            server_url=(stub.url,),
-            output_dir=tmp_path,
-            user_conf=tmp_path / "given.conf",
-            max_new_tokens=8,
-        )
-        plan = search_run(options, tmp_path, options.user_conf, dry_run=True)
-        with closing(RunProber(options, tmp_path, run(plan, rate_follows=True), WATCHER)) as prober:
-            probe = prober.probe(100)
+    with StubServer(gate=gate) as stub, prober_of(tmp_path, stub) as prober:
+        probe = prober.probe(100)
     assert (probe.verdict, probe.folder) == (verdict, "probe-02/server/performance")
     (said,) = [one.getMessage() for one in caplog.records if "made again" in one.getMessage()]
     assert "probe-01" in said and stub.url in said
@@ -139,17 +123,6 @@ def test_a_run_in_which_the_server_stood_is_made_again_once(tmp_path, caplog, st
 @pytest.mark.engine
 def test_a_run_without_a_stream_is_not_cut_by_times_of_tokens(tmp_path):
     """No query has a first token before its end: all counted as over the limit of TTFT, on any server."""
-    dataset, _ = small_dataset(tmp_path)
-    (tmp_path / "given.conf").write_text(CONF.replace("ttft_latency = 6000", "ttft_latency = 1500"))
-    with StubServer() as stub:
-        options = SearchOptions(
-            input_file=dataset,
-            server_url=(stub.url,),
-            output_dir=tmp_path,
-            user_conf=tmp_path / "given.conf",
-            max_new_tokens=8,
-            stream="off",
-        )
-        plan = search_run(options, tmp_path, options.user_conf, dry_run=True)
-        with closing(RunProber(options, tmp_path, run(plan, rate_follows=True), WATCHER)) as prober:
-            assert prober.probe(100).cut_after_s is None
+    conf = CONF.replace("ttft_latency = 6000", "ttft_latency = 1500")
+    with StubServer() as stub, prober_of(tmp_path, stub, conf=conf, stream="off") as prober:
+        assert prober.probe(100).cut_after_s is None
