@@ -174,8 +174,7 @@ def _search(
     watcher: SearchWatcher,
     on_line: Callable[[ProgressLine], None],
 ) -> Searched:
-    limits_ns, known = base.limits_ns, state
-    most = running_limit(base.servers)
+    known, most = state, running_limit(base.servers)
     held = min(most, settings.most_in_flight or most)
     prober = RunProber(options, folder, base, watcher, on_line, most_in_flight=held)
 
@@ -183,7 +182,7 @@ def _search(
         nonlocal known
         known = msgspec.structs.replace(known, history=history)
         known.write(folder)
-        watcher.measured(one, limits_ns)
+        watcher.measured(one, known.limits_ns)
 
     error: HarnessError | InterruptedRun | None = None
     with ExitStack() as ending, closing(prober):
@@ -198,7 +197,7 @@ def _search(
             ending.enter_context(uninterrupted())
             error = explained(failure, folder)
             ended = Ended("STOPPED", str(error))
-        conclusion = conclude(Policy(settings), limits_ns, base.plan.model_key, known.history, ended)
+        conclusion = conclude(Policy(settings), base.plan.model_key, known.history, ended)
         if error is not None:
             outcome = "INTERRUPTED" if isinstance(error, InterruptedRun) else "ERROR"
             conclusion = msgspec.structs.replace(conclusion, outcome=outcome, events=prober.events)

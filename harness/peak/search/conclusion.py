@@ -67,15 +67,13 @@ class Conclusion(msgspec.Struct, frozen=True, kw_only=True):
         return self.valid > 1
 
 
-def conclude(
-    policy: Policy, limits_ns: Mapping[str, int], model_key: str, history: History, ended: Ended
-) -> Conclusion:
+def conclude(policy: Policy, model_key: str, history: History, ended: Ended) -> Conclusion:
     """The conclusion of what was measured."""
     found, probes = bracket(history.probes), history.probes
     remarks = (*_not_monotone(policy, probes), *_slower(policy, history), *_unsteady(history))
     # Where no latency limit ends the rates, none binds, and a replay's peak is this client's.
     at_least = ended.outcome == "AT_LEAST"
-    binding, boundary = (None, None) if at_least else _limit(probes, found.low, limits_ns)
+    binding, boundary = (None, None) if at_least else _limit(probes, found.low, policy.limits_ns)
     without_rate = Conclusion(
         outcome=ended.outcome,
         why=ended.why,

@@ -165,7 +165,7 @@ class Policy:
         self._settings = settings
         self.tolerance = settings.tolerance
         self.schedule = Schedule(settings.loadgen, settings.samples)
-        self._limits_ns = limits_ns(settings.scenario, settings.loadgen)
+        self.limits_ns = limits_ns(settings.scenario, settings.loadgen)
         self._predictors: dict[tuple[int, ...], Predictor | None] = {}
 
     def decide(self, history: History) -> Action:
@@ -185,7 +185,7 @@ class Policy:
         """The highest rate that is expected to pass; None where nothing predicts it."""
         if (predictor := self._predictor(history)) is not None:
             return predictor.peak(history.probes)
-        return peak_by_tpot(history.probes, self._limits_ns["TPOT"])
+        return peak_by_tpot(history.probes, self.limits_ns["TPOT"])
 
     def scales(self, history: History) -> list[float]:
         """The servers' times in each complete probe, as a multiple of the ladder's."""
@@ -245,14 +245,14 @@ class Policy:
         if history.steps or self._settings.start_qps is None:
             return True
         complete = [one for one in history.probes if one.cut_after_s is None]
-        shares = [one.p99_shares(self._limits_ns) for one in complete]
+        shares = [one.p99_shares(self.limits_ns) for one in complete]
         return not any(len(each) == 2 and abs(max(each.values()) - 1) < _NEAR for each in shares)
 
     def _step(self, history: History) -> Action | None:
         settings, steps = self._settings, history.steps
         concurrency = next_concurrency(
             steps,
-            self._limits_ns,
+            self.limits_ns,
             replicas=settings.replicas,
             slots=settings.slots,
             most_in_flight=settings.most_in_flight,
@@ -268,7 +268,7 @@ class Policy:
             )
         if concurrency is not None:
             return NextStep(concurrency)
-        if history.probes or any(keeps(step, self._limits_ns) for step in steps):
+        if history.probes or any(keeps(step, self.limits_ns) for step in steps):
             return None
         fewest = min(steps, key=lambda step: step.concurrency)
         missed = f"with {counted(fewest.concurrency, 'request')} in flight a limit is already missed"
@@ -291,7 +291,7 @@ class Policy:
             return None
         return Predictor(
             self.schedule,
-            self._limits_ns,
+            self.limits_ns,
             model,
             most_in_flight=settings.connections or math.inf,
             client_limited=self._client_limit(steps) is not None,

@@ -43,7 +43,7 @@ PARAMETERS = {"max_new_tokens": 40, "temperature": 1.0}
 
 def concluded(*probes, steps=(), outcome="FOUND"):
     policy, history = Policy(settings()), History(tuple(steps), tuple(probes))
-    return conclude(policy, LIMITS_NS, "gpt-oss-120b", history, Ended(outcome, "why"))
+    return conclude(policy, "gpt-oss-120b", history, Ended(outcome, "why"))
 
 
 LATE = probe(20.0, ttft_p99_ns=2500 * MS)
