@@ -2,6 +2,7 @@
 
 import pytest
 
+from harness.analysis.ranks import rank_lines
 from harness.analysis.server_load import read_samples
 from harness.record.server_metrics import MetricsWriter
 from tests.kit import DATA
@@ -77,6 +78,32 @@ def test_the_engines_of_vllm_are_ranks(tmp_path):
     two = "\n".join([recorded, recorded.replace('engine="0"', 'engine="1"')])
     found = ranks_of(tmp_path, (two,))
     assert [(one.rank, one.running, one.queued) for one in found] == [(0, 16, 42), (1, 16, 42)]
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "rates", "shares"),
+    [
+        ("sglang_dp2_busy1", "sglang_dp2_busy2", [45.6, 45.6], [0.5, 0.5]),  # 228 tokens of each in 5 s
+        ("sglang_dp2_idle1", "sglang_dp2_idle2", [0, 0], [None, None]),
+        ("vllm_dp2_stopped1", "vllm_dp2_stopped2", [614.2, 0], [1, 0]),  # 3 071 tokens of the first
+    ],
+)
+def test_the_tokens_of_recorded_ranks(tmp_path, earlier, later, rates, shares):
+    """As SGLang's ``mode="decode"`` and vLLM's count of generated tokens have them."""
+    found = ranks_of(tmp_path, *(((DATA / f"metrics/{name}.txt").read_text(),) for name in (earlier, later)))
+    assert [one.tokens_per_s for one in found] == rates
+    assert [one.share for one in found] == shares
+
+
+def test_the_sixteen_ranks_with_the_fewest_tokens_are_lines(tmp_path):
+    """Of ranks that report their rate alone, but for the first, which has not computed yet."""
+    lines = ['sglang:num_queue_reqs{dp_rank="0"} 3']
+    lines += [f'sglang:gen_throughput{{dp_rank="{rank}"}} {18 - rank}' for rank in range(1, 18)]
+    shown = [*rank_lines(ranks_of(tmp_path, ("\n".join(lines),)))]
+    assert len(shown) == 16
+    assert shown[0] == "dp_rank 0 of http://a:1: 3.0 queued"
+    assert shown[1] == "dp_rank 17 of http://a:1: 1 tokens/s, 1% of all"
+    assert shown[15] == "dp_rank 3 of http://a:1: 15 tokens/s, 10% of all"
 
 
 @pytest.mark.parametrize("engine", ["sglang", "vllm"])
