@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from harness.endpoints.checks import log_rules
+from harness.endpoints.checks.checked_point import PointFiles
 from harness.endpoints.checks.finding import OFFICIAL, OURS, Finding, Severity
 from harness.endpoints.checks.official_checker import interpreter
-from harness.endpoints.checks.point_rules import duration_ms
+from harness.endpoints.checks.point_rules import check_salt, duration_ms
 from harness.endpoints.checks.tree_check import check_tree
 from harness.endpoints.run_folder import POINT_RUN
 from harness.endpoints.samples import SAMPLE, Samples
@@ -358,6 +359,10 @@ SAID = {
         one("result_summary.json", lambda it: it.update(n_samples_failed="many")),
         ("failures", Severity.ERROR),
     ),
+    "failures of requests that nothing counts": (
+        one("result_summary.json", lambda it: (it.pop("n_samples_issued"), it.update(n_samples_failed=5))),
+        ("failures", Severity.ERROR),
+    ),
     "no duration": (
         one("result_summary.json", lambda it: it.pop("duration_ns")),
         ("issue-time", Severity.ERROR),
@@ -426,6 +431,14 @@ def test_the_super_passes_of_the_run_are_named(tree):
     assert "4 super-passes as in the run" in {one.expected for one in check_tree(tree, officially=False)}
 
 
+def test_the_accuracy_run_of_offline_or_of_an_unknown_concurrency_has_its_own(tree):
+    """Section 4.3 of the rules: that of another point is made at the concurrency of its performance run."""
+    for level in (SAMPLES, LOGGED):
+        edit(tree, level, "accuracy_results.json", lambda it: it["accuracy_scores"][0].update(concurrency=8))
+    one("point.yaml", lambda it: it.pop("concurrency"))(tree)
+    assert "copied" not in errors(check_tree(tree, officially=False), OURS)
+
+
 def test_equal_scores_without_a_duration_may_be_of_two_runs(tree):
     everywhere("accuracy_results.json", lambda it: it["accuracy_scores"][0].pop("duration_s"), SCORED)(tree)
     assert errors(check_tree(tree, officially=False), OURS) == set()
@@ -475,6 +488,10 @@ OURS_TOO = {
         "config-differs",
     ),
     "a short minimum": (lambda it: it["settings"]["runtime"].update(min_duration_ms="300s"), "min-duration"),
+    "a minimum that is no time": (
+        lambda it: it["settings"]["runtime"].update(min_duration_ms="soon"),
+        "min-duration",
+    ),
     "answers of 1024 tokens, the client's default": (
         lambda it: it["model_params"].update(max_new_tokens=1024),
         "sampling",
@@ -502,6 +519,30 @@ def test_a_configuration_that_is_not_the_point_s(tree, change):
     make, rule = OURS_TOO[change]
     edit(tree, LOGGED, "config.yaml", make)
     assert rule in errors(check_tree(tree, officially=False), OURS)
+
+
+UNKNOWN_SALT = "no file declares the salt, and no log shows it"
+
+
+@pytest.mark.parametrize(
+    ("declared", "issued", "prompts", "said"),
+    [
+        ({"bits": 64}, None, None, []),
+        ({"bits": 63}, None, None, ["r64/point.yaml: 63 bits are declared"]),
+        ({"bits": 0}, None, None, ["r64/point.yaml: the salt is declared to be off"]),
+        ({"enabled": False}, None, None, ["r64/point.yaml: the salt is declared to be off"]),
+        (True, None, None, []),
+        (True, 10, 9, ["r64: 1 of 10 performance requests repeat the prompt of another"]),
+        (None, None, None, [f"r64: {UNKNOWN_SALT}"]),
+        (None, SAMPLES, SAMPLES, [f"r64: {UNKNOWN_SALT}"]),  # prompts of one pass differ without it, too
+        (None, SAMPLES + 1, SAMPLES + 1, []),
+    ],
+)
+def test_a_salt_of_64_bits_in_each_request(declared, issued, prompts, said):
+    """Section 2.9.5.1 of the rules."""
+    point = {"dataset": "mlperf_gpt_oss_performance", "runtime_settings": {"salt": declared}}
+    found = check_salt(PointFiles(Path(), Path("r64"), None, point), issued, prompts)
+    assert [f"{one.path}: {one.got}" for one in found] == said
 
 
 def test_the_salt_of_performance_is_none_of_accuracy(tree):
@@ -555,12 +596,21 @@ def test_a_duration_of_the_configuration(stated, ms):
 
 
 @pytest.mark.parametrize(
-    ("target", "found"), [("2026-12-C0", set()), ("2026-12-C1", {"config-differs"}), (None, set())]
+    ("target", "ruleset", "expected"),
+    [
+        ("2026-12-C0", "2026-10-C1-A", set()),
+        ("2026-12-C1", "2026-10-C1-A", {"that of seed set A for 2026-12-C1"}),
+        (None, "2026-10-C1-A", set()),
+        (None, "2026-10-C1-B", {"that of seed set A"}),
+    ],
 )
-def test_a_set_of_seeds_is_for_later_cohorts_too(tree, target, found):
+def test_a_set_of_seeds_is_for_later_cohorts_too(tree, target, ruleset, expected):
     """The client names the cohort of its publication, whatever the submission's is, or where none is yet."""
     everywhere("point.yaml", lambda it: it.update(target_cohort=target))(tree)
-    assert errors(check_tree(tree, officially=False), OURS) & {"config-differs"} == found
+    named = {"ruleset": f"mlperf-endpoints-v1.0-{ruleset}"}
+    everywhere("config.yaml", lambda it: it["submission_ref"].update(named))(tree)
+    found = [one for one in check_tree(tree, officially=False) if one.rule == "config-differs"]
+    assert {one.expected for one in found} == expected
 
 
 def of_september(settings):

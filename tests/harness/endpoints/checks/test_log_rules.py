@@ -7,7 +7,7 @@ import pytest
 from harness.endpoints.checks import log_rules
 from harness.endpoints.checks.finding import Severity
 from harness.endpoints.checks.tree_check import check_tree
-from harness.endpoints.run_folder import EVENTS, SUMMARY
+from harness.endpoints.run_folder import CONFIG, EVENTS, SUMMARY
 from tests.harness.endpoints.checks.passing import SAMPLES as OFFLINE
 from tests.harness.endpoints.checks.passing import issue_s, steady_state, write, write_log, write_run
 
@@ -41,6 +41,7 @@ def claim(run, monkeypatch, **window):
     block["window"] |= {"super_pass_size": SIZE, "n_samples": PASSES * SIZE} | window
     edit(run, steady_state=block)
     monkeypatch.setattr(log_rules, "recomputed_block", lambda *_: block)
+    return block
 
 
 def test_it_passes(run):
@@ -82,6 +83,22 @@ def test_a_window_needs_four_passes(run, passes, said):
     assert found(run) == said
 
 
+@pytest.mark.parametrize(
+    ("states", "verdict", "said"),
+    [
+        ({"tpot_p90": "Drifting Up"}, "STEADY STATE", "the verdict is STEADY STATE, tpot_p90 drift"),
+        ({}, "drifting_up", "the verdict is drifting_up"),
+    ],
+)
+def test_what_drifts_is_named(run, monkeypatch, states, verdict, said):
+    """Section 4.4 of the rules: no gating metric drifts in a steady state."""
+    block = claim(run, monkeypatch)
+    block["state"] |= states
+    block["verdict"] = verdict
+    edit(run, steady_state=block)
+    assert found(run) == [("steady-state", said)]
+
+
 def test_a_part_of_a_pass_is_said_once(run):
     part = ("whole-passes", "407 samples issued: 4 passes and 7 samples")
     write_log(run / EVENTS, count=407)
@@ -114,6 +131,22 @@ def test_one_answer_may_have_a_single_fragment(run, count, severity):
         without(run, '"sample.recv_first"', f'"sample{number}"')
     said = [("streaming", f"{count} of 400 answers have no first fragment")]
     assert [one for one in found(run, severity) if one[0] == "streaming"] == said
+
+
+@pytest.mark.parametrize(
+    ("written", "by", "said"),
+    [
+        ("streaming: 'on'", "streaming: on", []),  # true in YAML 1.1, as the official client reads it
+        ("streaming: 'on'", "streaming: off", [("streaming", "model_params.streaming is false")]),
+        ("  type: concurrency", "  of: concurrency", [("load-pattern", "the load pattern is not stated")]),
+    ],
+)
+def test_a_configuration_without_streamed_answers_at_a_fixed_concurrency(run, written, by, said):
+    """Sections 6.1 and 6.5 of the rules."""
+    config = (run / CONFIG).read_text()
+    assert written in config
+    (run / CONFIG).write_text(config.replace(written, by))
+    assert found(run) == said
 
 
 def test_a_summary_without_a_duration(run):
