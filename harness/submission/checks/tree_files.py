@@ -43,7 +43,7 @@ _RESULTS = "results"
 _RUN_FILES = (DETAIL, ACCURACY_LOG, ACCURACY_TEXT, Path(run_folder.SUMMARY).name)
 _POINTER_BYTES = 200  # a git-lfs pointer has about 130
 _COMPILED = ("__pycache__", ".pyc")
-_ARCHIVES = (".zip", ".tar", ".tgz", ".7z")
+_ARCHIVES = (".zip", ".tar", ".tgz", ".7z", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst")
 _LEFT_OVER = (RUN_RECORD, JOURNAL_DIR, REQUESTS, REPORT, PROGRESS, GRADING_PROGRESS, SERVER_METRICS)
 # The official checker opens files of these names wherever they lie, even where no rule asks for them.
 _FILES = (SUMMARY, DETAIL, ACCURACY_LOG, ACCURACY_TEXT, *(test.verify_file for test in TESTS.values()))
@@ -58,7 +58,7 @@ def check_files(root: Path, most_bytes: int) -> Iterator[Issue]:
         if name.lower() in DIVISIONS and name not in DIVISIONS:
             text = f"is skipped by MLCommons's checker, whose divisions are {', '.join(DIVISIONS)}"
             yield Issue("files", name, text, remedy=f"rename it to {name.lower()}")
-        elif (root / name).suffix in _ARCHIVES and (root / name).is_file():
+        elif name.endswith(_ARCHIVES) and (root / name).is_file():
             yield Issue("files", name, "is an archive beside the divisions")
         elif name.endswith(REHEARSAL) and any(division in entries for division in DIVISIONS):
             yield Issue("files", name, "is a rehearsal beside results to submit", remedy="remove the folder")

@@ -10,6 +10,7 @@ from typing import Any
 
 from harness.config.rounds import seeds_of
 from harness.submission.tree.accuracy_files import GAP
+from harness.submission.tree.layout import REHEARSAL
 from tests import records
 from tests.harness.grading.logs import array, entry
 from tests.harness.submission.edits import (
@@ -455,6 +456,9 @@ DAMAGES = [
     ("a space beside the divisions", write(f"{TREE}/tools/my notes.txt", "1"), ""),
     ("a division in capitals", folder(f"{TREE}/Open"), "files"),
     ("an archive beside the divisions", write(f"{TREE}/submission.zip", "PK"), "files"),
+    ("a tarball beside the divisions", write(f"{TREE}/submission.tar.gz", "PK"), "files"),
+    ("a tarball of a run", write(f"{OFFLINE}.tar.gz", "PK"), "files"),
+    ("a rehearsal beside the divisions", folder(f"{TREE}/closed{REHEARSAL}"), "files"),
     ("an archive beside results", write(f"{ORGANISATION}/submission.tgz", "PK"), "files"),
     ("a record left over", write(f"{OFFLINE}/run.json", "{}"), "files"),
     ("a compiled file", write(f"{ORGANISATION}/src/main.pyc", "1"), "files"),
