@@ -309,7 +309,9 @@ def test_runs_of_the_open_division_may_deviate(tree):
 def test_runs_of_another_submitter_are_its_own_in_every_division(tree):
     copied(f"{TREE}/closed", f"{TREE}/open")(tree / RESULTS)
     (tree / "open/MyOrg").rename(tree / "open/Other")
-    assert {one.is_warning for one in check_tree(tree) if one.code == "repeat"} == {False}
+    (issue,) = [one for one in check_tree(tree) if one.code == "repeat"]
+    assert (issue.where, issue.is_warning) == ("open/Other", False)
+    assert re.fullmatch(r"has \d\d logs of the same runs as closed/MyOrg", issue.what)
 
 
 @pytest.mark.parametrize(("minutes", "is_warning"), [(5, True), (0, False)], ids=["two runs", "one run"])
@@ -333,8 +335,14 @@ def test_equal_answers_are_of_two_runs_where_both_have_left_them(tree, minutes, 
     (kept / "run.json").unlink()  # without it, nothing shows that there were two
     assert codes(check_tree(tree)) == "repeat"
     replace(record, started=started, accuracy_log_sha256=own).write(kept / "run.json")
+    offline = kept.parents[1] / "Offline/accuracy/run.json"
+    left = offline.read_bytes()
+    offline.write_bytes(left.replace(own.encode(), b"0" * 64))  # of another log than is submitted
+    assert codes(check_tree(tree)) == "cross-check repeat"
+    offline.write_bytes(left)
     (results / SCORE.replace("Offline", "Interactive")).unlink()  # which says whose answers they are
-    assert ("repeat", False) in {(one.code, one.is_warning) for one in check_tree(tree)}
+    (issue,) = [one for one in check_tree(tree) if one.code == "repeat"]
+    assert not issue.is_warning and issue.what.startswith(f"is of the same run as {RESULTS}/")
 
 
 NAMES = [
