@@ -239,7 +239,7 @@ def _may_be_equal(one: _RunFile, other: _RunFile) -> bool:
 
 def _copied_folder(first: Path, second: Path) -> tuple[Path, Path]:
     """The largest folders, or the files, that hold the two under the same path."""
-    while first.name == second.name and first.parent != second.parent:
+    while first.name == second.name:
         first, second = first.parent, second.parent
     return first, second
 
