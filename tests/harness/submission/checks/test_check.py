@@ -272,6 +272,10 @@ TAKEN = {
         [],
     ),
     "a scenario in small letters": (rename("Offline", "offline"), []),
+    "a test of another model, whose log can be read": (
+        write(f"Offline/TEST01/{RUN}/{DETAIL}", ':::MLLOG {"key": "loadgen_version", "value": "6.0.1"}\n'),
+        [],
+    ),
     "a file beside the scenarios": (write("notes.txt", "of all scenarios\n"), []),
 }
 
@@ -342,7 +346,8 @@ def test_equal_answers_are_of_two_runs_where_both_have_left_them(tree, minutes, 
     offline.write_bytes(left)
     (results / SCORE.replace("Offline", "Interactive")).unlink()  # which says whose answers they are
     (issue,) = [one for one in check_tree(tree) if one.code == "repeat"]
-    assert not issue.is_warning and issue.what.startswith(f"is of the same run as {RESULTS}/")
+    assert (issue.what, issue.is_warning) == (f"is of the same run as {RESULTS}/Interactive/{ANSWERS}", False)
+    assert issue.where == f"{RESULTS}/Offline/{ANSWERS}"
 
 
 NAMES = [
