@@ -278,6 +278,7 @@ def test_below_the_target_the_exit_code_is_5(evaluate: Evaluate):
     assert result.code == 5
     # 18 of 48 over 8 repeats, 30 over 5, 18 over 3: (2.25 + 6 + 6) / 18
     assert "'exact_match': 79.167" in result.stdout
+    assert "\nStrict score: 79.17% (14.25/18.00)\n" in result.stdout
     assert pd.read_pickle("outputs.pkl")["is_correct"].tolist() == [index not in wrong for index in range(96)]
 
 
