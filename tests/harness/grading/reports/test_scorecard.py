@@ -9,7 +9,15 @@ from harness.grading.evaluation.references import Reference
 from harness.grading.graders.grader import AIME, GPQA, LIVECODEBENCH
 from harness.grading.reports.scorecard import scorecard
 from harness.grading.scoring.accuracy_score import DatasetScore, Lengths, MetricValue, Score, total
-from harness.grading.scoring.grade import EXACT_MATCH, RIGHT_OR_WRONG, WRONG, Grade, GradingMode, Reason
+from harness.grading.scoring.grade import (
+    EXACT_MATCH,
+    RIGHT,
+    RIGHT_OR_WRONG,
+    WRONG,
+    Grade,
+    GradingMode,
+    Reason,
+)
 
 OSS = "gpt-oss-120b"
 
@@ -49,7 +57,7 @@ SCRAPED = """
 Printing for submission_checker:
 
 'exact_match': 83.833"""
-RIGHT = {"aime25": (195, 240, 8), "gpqa_diamond": (756, 990, 5), "livecodebench_v6": (2700, 3165, 3)}
+COUNTS = {"aime25": (195, 240, 8), "gpqa_diamond": (756, 990, 5), "livecodebench_v6": (2700, 3165, 3)}
 
 
 OFFICIAL, STRICT = GradingMode.OFFICIAL, GradingMode.STRICT
@@ -57,9 +65,9 @@ OFFICIAL, STRICT = GradingMode.OFFICIAL, GradingMode.STRICT
 
 def published():
     metric = RIGHT_OR_WRONG[EXACT_MATCH]
-    samples = {name: [1.0] * right + [0.0] * (number - right) for name, (right, number, _) in RIGHT.items()}
-    value = total(metric, samples, {name: repeats for name, (*_, repeats) in RIGHT.items()})
-    return Score(4395, {name: DatasetScore(*counts) for name, counts in RIGHT.items()}, {EXACT_MATCH: value})
+    samples = {name: [1.0] * right + [0.0] * (number - right) for name, (right, number, _) in COUNTS.items()}
+    value = total(metric, samples, {name: repeats for name, (*_, repeats) in COUNTS.items()})
+    return Score(4395, {name: DatasetScore(*counts) for name, counts in COUNTS.items()}, {EXACT_MATCH: value})
 
 
 def printed(score, *modes, kinds=()):
@@ -110,3 +118,21 @@ def test_questions_with_repeats(repeats, solved, said):
     part = DatasetScore(sum(solved), repeats * 4, repeats, (), solved)
     score = Score(8, {"aime25": part}, {EXACT_MATCH: MetricValue(50.0, RIGHT_OR_WRONG[EXACT_MATCH])})
     assert [line for line in printed(score, OFFICIAL).splitlines() if "pass@k" in line] == said
+
+
+def test_programs_are_counted_by_their_difficulty_the_best_solved_first():
+    grade = {right: Grade(RIGHT if right else WRONG, right, None, Reason.WRONG) for right in (True, False)}
+    solved = [("a", True), ("b", True), ("b", False), ("b", False), ("b", True), ("c", True)]
+    graded = tuple(
+        GradedSample(0, Reference("lcb", LIVECODEBENCH, name, None), None, {OFFICIAL: grade[right]})
+        for name, right in solved
+    )
+    score = published()
+    evaluation = Evaluation(graded, (), None, Lengths(1.0, 1, 1, 0.0), {OFFICIAL: score})
+    metric = MetricResult(EXACT_MATCH, score.metrics[EXACT_MATCH], load_benchmark(OSS).accuracy[EXACT_MATCH])
+    text = scorecard(evaluation, TargetResult(OFFICIAL, score, (metric,)), {"a": "hard", "b": "easy"})
+    reasons = (
+        "Not correct, by reason (each is explained in docs/guide/accuracy.md):\nlcb, official: wrong 2\n"
+    )
+    assert f"\n{reasons}programs by difficulty: hard 100.00% of 1, easy 50.00% of 4\n" in text
+    assert "by difficulty" not in scorecard(evaluation, TargetResult(OFFICIAL, score, (metric,)))
