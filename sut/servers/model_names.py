@@ -82,8 +82,8 @@ def _without_cache(part: str, model: str) -> str:
     llama.cpp writes repository_folder_file where the file is in a folder such as Q4_K_M.
     """
     bare = _CACHE_NAME.sub("", part)
-    folder, found, rest = bare.rpartition(f"_{model}")
-    is_folder = bare != part and found and _is_form(folder.removeprefix(model))
+    folder, _, rest = bare.rpartition(f"_{model}")
+    is_folder = bare != part and _is_form(folder.removeprefix(model))
     return model + rest if is_folder else bare
 
 
