@@ -48,7 +48,8 @@ def run_warnings(record: RunRecord, rows: Rows) -> Iterator[str]:
             yield from end_warnings(rows, urls) if record.plan.scenario is Scenario.OFFLINE else ()
     if record.client_load is not None:
         yield from load_warnings(record.client_load)
-    yield from lag_warnings(record.schedule_lag_mean_ns, limit_ns, suspended=suspended)
+    if not any(event.kind == "clock_set" for event in record.events):  # the lag is by that clock
+        yield from lag_warnings(record.schedule_lag_mean_ns, limit_ns, suspended=suspended)
     yield from rank_warnings(record.events, record.verdict.reasons if record.verdict is not None else ())
     yield from silence_warnings(record.events)
     yield from network_warnings(record.network)

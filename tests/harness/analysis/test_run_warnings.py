@@ -220,3 +220,10 @@ def test_no_core_mends_what_a_suspended_client_was_late():
     for record, remedy in ((late, "core"), (replace(late, events=(slept,)), "it was suspended meanwhile")):
         found = [line for line in run_warnings(record, rows()) if "of the TTFT limit)" in line]
         assert [remedy in line.rpartition(": ")[2] for line in found] == [True, True]
+
+
+def test_a_lag_by_a_clock_that_was_set_is_no_lag():
+    stepped = RunEvent(at_s=11.0, kind="clock_set", text="the wall clock was stepped, by 3600000 ms in all")
+    for events, warned in (((), True), ((stepped,), False)):
+        found = run_warnings(replace(ENDED, schedule_lag_mean_ns=1.27e12, events=events), rows())
+        assert any("behind its schedule" in line for line in found) is warned
