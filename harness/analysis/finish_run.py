@@ -324,7 +324,7 @@ def _verdict(
         *clock_reasons(files.detail, files.calls, first_issue_ns(files.rows), seen.slewed_ns),
         *hidden_misses(record, files.rows, seen.clock_steps_ns),
     )
-    verdict = run_verdict(record, files.rows, seen.issued, (*lost, *errors, *logs), clock)
+    verdict = run_verdict(record, files.rows, seen.issued, (*lost, *errors), clock, logs)
     if verdict.result == "VALID":
         return verdict
     # Why the run was ended comes before the outages, and these before what followed from them.

@@ -36,12 +36,18 @@ _NOT_STOPPED = "Run unsuccessful", TOO_FEW
 
 
 def run_verdict(
-    record: RunRecord, rows: Rows, issued: int, errors: Sequence[str] = (), clock: Iterable[str] = ()
+    record: RunRecord,
+    rows: Rows,
+    issued: int,
+    errors: Sequence[str] = (),
+    clock: Iterable[str] = (),
+    logs: Sequence[str] = (),
 ) -> RunVerdict:
     """VALID only when LoadGen reports VALID without an error and every query has its complete answer.
 
     ``record`` holds the statistics of ``rows`` and LoadGen's summary, ``issued`` is the number of LoadGen's
-    samples, ``errors`` are errors of the run itself, ``clock`` are ``clock_reasons`` and ``hidden_misses``.
+    samples, ``errors`` are errors of the run itself, ``clock`` are ``clock_reasons`` and ``hidden_misses``,
+    ``logs`` are faults of LoadGen's files: after a clock that was set back they hold numbers that are none.
     """
     plan, statistics, loadgen = record.plan, record.statistics, record.loadgen
     if statistics is None or loadgen is None:
@@ -55,9 +61,10 @@ def run_verdict(
         *faults,
         # Of a failure LoadGen learns otherwise than by these calls.
         *(() if faults or plan.accuracy else clock),
+        *logs,
         *_loadgen_reasons(record, loadgen, rows),
     )
-    complete = not faults and not loadgen.problem and not loadgen.errors
+    complete = not faults and not logs and not loadgen.problem and not loadgen.errors
     return RunVerdict("INVALID" if reasons else "VALID", reasons, complete)
 
 

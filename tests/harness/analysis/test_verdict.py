@@ -319,3 +319,12 @@ def test_everything_wrong_is_told_at_once():
     assert (
         len(run_verdict(*found, clock=["the wall clock was set"]).reasons) == 5
     )  # which a failure can cause
+
+
+def test_a_clock_that_was_set_comes_before_the_logs_that_it_damaged():
+    """LoadGen writes inf and numbers of 20 digits there."""
+    verdict = run_verdict(
+        *ended(), clock=["the wall clock was set"], logs=["mlperf_log_detail.txt is damaged"]
+    )
+    assert verdict.reasons == ("the wall clock was set", "mlperf_log_detail.txt is damaged")
+    assert not verdict.complete
