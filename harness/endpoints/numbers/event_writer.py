@@ -23,7 +23,7 @@ from harness.endpoints.run_folder import EVENTS
 from harness.errors import DatasetError, RunError
 from harness.files import JOURNAL_DIR, atomic_write
 from harness.machine import usable_cores
-from harness.record.answer_log import SavedAnswer, read_query_answers
+from harness.record.answer_log import QueryAnswer, read_query_answers
 from harness.record.journal import FINISH_REASONS, TIMES, Rows, read_journal
 from harness.record.outcome import FailureKind
 
@@ -82,21 +82,11 @@ class _Batch(NamedTuple):
     rows: Rows
     """of each moment"""
     details: Mapping[int, str]
-    answers: Mapping[int, "_Kept"]
+    answers: Mapping[int, QueryAnswer]
     """by query id"""
 
 
-class _Kept(NamedTuple):
-    """An answer in the journal."""
-
-    place: SavedAnswer
-    first_ns: int
-    """arrival of the first text; 0: none, or not streamed"""
-    first: int
-    """ids up to and including it"""
-
-
-def _batches(rows: Rows, details: Mapping[int, str], answers: Mapping[int, _Kept]) -> list[_Batch]:
+def _batches(rows: Rows, details: Mapping[int, str], answers: Mapping[int, QueryAnswer]) -> list[_Batch]:
     moments = _moments(rows, answers)
     batches = []
     for begin in range(0, len(moments), _BATCH):
@@ -111,12 +101,12 @@ def _only(ids: Sequence[int], values: Mapping[int, _Value]) -> dict[int, _Value]
     return {each: values[each] for each in ids if each in values}
 
 
-def _moments(rows: Rows, answers: Mapping[int, _Kept]) -> npt.NDArray[np.void]:
+def _moments(rows: Rows, answers: Mapping[int, QueryAnswer]) -> npt.NDArray[np.void]:
     """All moments of the requests, in the order of time; at the same time in that of _KINDS."""
     failed = rows["failure"] > 0
     last_known = np.max([rows[name] for name in TIMES], axis=0)
     kept = map(answers.get, rows["query_id"].tolist())
-    first_ns = np.fromiter((answer.first_ns if answer else 0 for answer in kept), np.int64, len(rows))
+    first_ns = np.fromiter((answer.visible_ns if answer else 0 for answer in kept), np.int64, len(rows))
     times = (
         rows["issued_ns"],
         first_ns,
@@ -132,11 +122,8 @@ def _moments(rows: Rows, answers: Mapping[int, _Kept]) -> npt.NDArray[np.void]:
     return np.sort(np.concatenate(parts), order=["ns", "kind", "row"])
 
 
-def _answers(journal: Path, rows: Rows) -> dict[int, _Kept]:
-    found = {
-        answer.query_id: _Kept(answer.place, answer.visible_ns, answer.visible_tokens)
-        for answer in read_query_answers(journal)
-    }
+def _answers(journal: Path, rows: Rows) -> dict[int, QueryAnswer]:
+    found = {answer.query_id: answer for answer in read_query_answers(journal)}
     completed = rows["query_id"][rows["failure"] == 0].tolist()
     missing = [query_id for query_id in completed if query_id not in found]
     if missing:
@@ -156,7 +143,7 @@ def _lines(tokenizer: Path | None, batch: _Batch) -> bytes:
             more = {"data": _NO_PROMPT}
         elif kind == form.COMPLETE:
             kept = batch.answers[query_id]
-            answer = text.answer(kept.place.output_ids(), kept.first if kept.first_ns else 0)
+            answer = text.answer(kept.place.output_ids(), kept.visible_tokens)
             finish = FINISH_REASONS[row["finish"]]
             more = {"data": answer, "finish_reason": finish, "worker_id": int(row["worker"])}
         elif kind == form.FAILED:
