@@ -299,9 +299,8 @@ class _Walk(msgspec.Struct):
         require_no_signal(run.interrupted_by)
         if not run.complete:
             raise RunError("; ".join(run.errors) or "it did not come to its end")
-        least_s = self.planned.rules.least_issue_s(point.concurrency)
         inputs = self.inputs
-        return finish_point(folder, run, least_s, inputs.tokenizer, inputs.column, self.console.counting)
+        return finish_point(folder, run, inputs.tokenizer, inputs.column, self.console.counting)
 
     def _long_enough(self, point: Point) -> Point:
         """All requests of an Offline run are issued at once: how many follows from the rate at C_max."""

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from harness.endpoints.numbers.event_reader import read_events
 from harness.endpoints.numbers.event_writer import write_events
 from harness.endpoints.numbers.result_summary import write_summary
+from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.point_run import PointRun, read_point_run
 from harness.endpoints.run_folder import CONFIG, EVENTS, SUMMARY
 from harness.endpoints.steady.steady_block import steady_headline
@@ -29,17 +30,12 @@ class PointNumbers(NamedTuple):
 
 
 def finish_point(
-    folder: Path,
-    run: PointRun,
-    least_issue_s: float,
-    tokenizer: Path | None,
-    column: str,
-    progress: Progress,
+    folder: Path, run: PointRun, tokenizer: Path | None, column: str, progress: Progress
 ) -> PointNumbers:
     """Write the official files of a run folder from its journal.
 
-    ``least_issue_s``: of a steady window, by the rules. ``tokenizer`` None is gpt-oss's. ``column`` of the
-    dataset holds the prompts. Raises DatasetError, ConfigError, RunError and OSError.
+    ``tokenizer`` None is gpt-oss's. ``column`` of the dataset holds the prompts. Raises DatasetError,
+    ConfigError, RunError and OSError.
     """
     write_events(
         folder, tokenizer, lambda done, total: progress(done, total, "events written"), ended=run.complete
@@ -48,10 +44,9 @@ def finish_point(
     words, window = "", None
     steady: dict[str, Any] = {}
     if run.point.offline != "dedicated" and len(events.samples):
-        concurrency = run.point.concurrency
-        state = steady_state(
-            events.samples, run.curve.samples, concurrency=concurrency, required_s=least_issue_s
-        )
+        concurrency, rules = run.point.concurrency, load_endpoints_rules(run.curve.seeds.rules_of)
+        least_s = rules.least_issue_s(concurrency)
+        state = steady_state(events.samples, run.curve.samples, concurrency=concurrency, required_s=least_s)
         words = state.verdict if state.window else f"{state.verdict}: {state.reason}"
         window, steady = state.requests, {"steady_state": steady_headline(state)}
     write_config(folder, run, column=column)
