@@ -67,14 +67,15 @@ class CurveFacts(msgspec.Struct, frozen=True):
 def curve_facts(
     system: SystemFile, runs: Sequence[RunFacts], seed_sets: tuple[PublishedSeeds, ...]
 ) -> CurveFacts:
-    """From all points: C_max, the Offline point, the highest throughput."""
+    """From all points, of which one at least is at a fixed concurrency: C_max, Offline, the highest rate."""
     fixed = [one.concurrency for one in runs if not one.dedicated]
-    curve = next((one.run.curve for one in runs if one.run is not None), None)
-    c_max = system.system.max_supported_concurrency or (curve.c_max if curve else max(fixed, default=0))
-    override = system.system.c_min_override
-    if override is None and curve is not None and fixed and curve.c_min != min(fixed):
-        override = curve.c_min
     ours = [one.run for one in runs if one.run is not None]
+    curve = ours[0].curve if ours else None
+    c_max = system.system.max_supported_concurrency or (curve.c_max if curve else max(fixed))
+    override = system.system.c_min_override
+    if override is None and curve is not None and curve.c_min != min(fixed):
+        override = curve.c_min
+    engines = sorted({server.software for server in servers_of_points(runs)})
     first = min(ours, key=lambda run: run.started, default=None)
     return CurveFacts(
         system=system,
@@ -83,7 +84,7 @@ def curve_facts(
         c_min_override=override,
         offline=dict(_offline(runs, c_max)),
         highest_tps=max(one.system_tps for one in runs),
-        framework=system.system.serving_framework or framework_of(runs),
+        framework=system.system.serving_framework or ", ".join(engines),
         network=first.network if first else None,
         label=NOT_A_RESULT if ours else None,
         seed_sets=seed_sets,
@@ -96,11 +97,6 @@ def _offline(runs: Sequence[RunFacts], c_max: int) -> Iterator[tuple[str, str]]:
     elected = [one.name for one in runs if one.concurrency == c_max and not dedicated]
     yield from ((name, "dedicated") for name in dedicated)
     yield from ((name, "elected") for name in elected)
-
-
-def framework_of(runs: Sequence[RunFacts]) -> str:
-    """Engines of the servers, with versions."""
-    return ", ".join(sorted({server.software for server in servers_of_points(runs)}))
 
 
 def point_yaml(one: RunFacts, of: CurveFacts) -> Json:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from harness.endpoints.tree.point_files import DESCRIBED, DESCRIBED_NODE, framework_of
+from harness.endpoints.tree.point_files import DESCRIBED, DESCRIBED_NODE
 from harness.endpoints.tree.run_facts import RunFacts, servers_of_points
 from harness.endpoints.tree.system_file import (
     EXAMPLE,
@@ -57,7 +57,6 @@ def placeholders(runs: Sequence[RunFacts]) -> SystemFile:
         system_id="system",
         implementation=_implementation(servers_of_points(runs)),
         division="Standardized",
-        system=System(serving_framework=framework_of(runs)),
     )
 
 
