@@ -4,8 +4,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from harness.endpoints.checks.checked_point import PointFiles
 from harness.endpoints.checks.finding import Finding, Severity, finding
 from harness.endpoints.checks.point_rules import (
@@ -47,11 +45,11 @@ def check_log(files: PointFiles) -> Iterator[Finding]:
         yield finding("log", where, str(error))
         yield from check_salt(files)
         return
-    yield from check_salt(files, len(log.issued_ns), log.prompts)
+    yield from check_salt(files, len(log.samples), log.prompts)
     yield from _counts(files, log, where)
     yield from _issue_time(files, log, where)
     if not files.is_offline:
-        yield from _fragments(log, where)
+        yield from _fragments(log.samples, where)
         yield from _ttft(files, log, where)
         yield from _window(files, log)
     counted = recounted(path.parent)
@@ -71,8 +69,9 @@ def _where(files: PointFiles, path: Path) -> str:
 
 
 def _counts(files: PointFiles, log: RequestLog, where: str) -> Iterator[Finding]:
-    issued, failed = len(log.issued_ns), int(log.failed.sum())
-    lost = int(((log.complete_ns == 0) & ~log.failed).sum())
+    samples = log.samples
+    issued, failed = len(samples), int(samples["failed"].sum())
+    lost = int(((samples["complete_ns"] == 0) & ~samples["failed"]).sum())
     if failed or lost:
         text = f"{failed:,} of {issued:,} requests failed" + (f", {lost:,} never ended" if lost else "")
         yield finding("failures", where, text)
@@ -99,17 +98,17 @@ def _issue_time(files: PointFiles, log: RequestLog, where: str) -> Iterator[Find
         text = f"{what} lasts {seconds:.1f} s"
         yield by_length(files, "issue-time", where, text, expected=f"{files.required_s:.0f} s or more")
     size = files.dataset_size
-    if size and not files.is_offline and len(log.issued_ns) < load_endpoints_rules().window_passes * size:
-        text = f"the run has {len(log.issued_ns) // size} complete passes"
+    if size and not files.is_offline and len(log.samples) < load_endpoints_rules().window_passes * size:
+        text = f"the run has {len(log.samples) // size} complete passes"
         yield too_few_passes(files, where, text)
 
 
-def _fragments(log: RequestLog, where: str) -> Iterator[Finding]:
+def _fragments(samples: Samples, where: str) -> Iterator[Finding]:
     """An answer whose only fragment is its end was not streamed."""
-    answered = ~log.failed & (log.complete_ns > 0)
-    without = int(np.count_nonzero(answered & (log.first_ns == 0)))
+    answered = samples[~samples["failed"] & (samples["complete_ns"] > 0)]
+    without = int((answered["first_ns"] == 0).sum())
     if without:
-        text = f"{without:,} of {int(answered.sum()):,} answers have no first fragment"
+        text = f"{without:,} of {len(answered):,} answers have no first fragment"
         yield finding("streaming", where, text, severity=Severity.ERROR if without > 1 else Severity.WARNING)
 
 
@@ -145,7 +144,7 @@ def _window(files: PointFiles, log: RequestLog) -> Iterator[Finding]:
     first, last, size, claimed = window.first, window.last, window.size, window.duration_s
     if first is None or last is None or not size or first < 0 or last < first:
         return
-    if (last + 1) * size > len(log.issued_ns):
+    if (last + 1) * size > len(log.samples):
         return  # a finding of the files
     issue_s = log.issue_s_of(first, last, size)
     if claimed is not None and abs(claimed - issue_s) > max(_SPAN_TOLERANCE_S, 0.005 * issue_s):

@@ -1,7 +1,7 @@
 """events.jsonl of a run, as far as checks need it: times of the performance requests, failures, prompts.
 
 Texts are not decoded and tokens not counted, so that a log of gigabytes is read in the time of one pass over
-it, in memory of 100 bytes a request.
+it, in memory of about 400 bytes a request.
 """
 
 from collections.abc import Iterator
@@ -10,9 +10,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import astuple
 
 from harness.arrays import Int64
 from harness.endpoints.numbers.event_record import COMPLETE, ENDED, ERRORS, FIRST, ISSUED, LATER, START, STOP
+from harness.endpoints.samples import SAMPLE, Samples, ttft_ns
 from harness.endpoints.steady.super_passes import percentile
 
 _MOST_LINE_BYTES = 1 << 26  # an answer of a million tokens
@@ -32,38 +34,32 @@ class _Event(msgspec.Struct, gc=False):
 
 
 class RequestLog(msgspec.Struct, frozen=True):
-    """The requests of the performance phase in the order of issue; times are ns of one monotonic clock."""
+    """The requests of the performance phase."""
 
-    issued_ns: npt.NDArray[np.int64]
-    first_ns: npt.NDArray[np.int64]
-    """0: none"""
-    complete_ns: npt.NDArray[np.int64]
-    """0: it never ended"""
-    failed: npt.NDArray[np.bool_]
+    samples: Samples
+    """in the order of issue, their tokens not counted"""
     prompts: int | None
     """different prompts among them; None where the log holds none"""
 
     @property
     def issue_s(self) -> float:
         """From the first issue to the last."""
-        return _span_s(self.issued_ns)
+        return _span_s(self.samples["issued_ns"])
 
     @property
     def elapsed_s(self) -> float:
         """From the first issue to the last completion."""
-        if not len(self.issued_ns):
-            return 0.0
-        return float(max(self.complete_ns.max(), self.issued_ns.max()) - self.issued_ns.min()) / 1e9
+        issued, ended = self.samples["issued_ns"], self.samples["complete_ns"]
+        return float(max(ended.max(), issued.max()) - issued.min()) / 1e9 if len(issued) else 0.0
 
     @property
     def ttft_p90_ns(self) -> float:
         """nan where no answer has a first fragment."""
-        began = self.first_ns > 0
-        return percentile(self.first_ns[began] - self.issued_ns[began], 0.9)
+        return percentile(ttft_ns(self.samples), 0.9)
 
     def issue_s_of(self, first: int, last: int, size: int) -> float:
         """The same over super-passes of ``size`` requests, ends included."""
-        return _span_s(self.issued_ns[first * size : (last + 1) * size])
+        return _span_s(self.samples["issued_ns"][first * size : (last + 1) * size])
 
 
 def read_log(path: Path) -> RequestLog:
@@ -92,34 +88,41 @@ def _decoded(line: bytes, number: int) -> _Event:
         raise LogError(f"line {number}{cut_off} is no event: {error}") from error
 
 
+class _Row(msgspec.Struct, gc=False):
+    """A row of SAMPLE."""
+
+    issued_ns: int
+    first_ns: int = 0
+    complete_ns: int = 0
+    output_tokens: int = 0
+    suffix_tokens: int = 0
+    failed: bool = False
+
+
 class _Reader:
     """Takes events in their order."""
 
     def __init__(self) -> None:
-        self._rows: dict[str, int] = {}
-        self._issued: list[int] = []
-        self._first: dict[int, int] = {}
-        self._complete: dict[int, int] = {}
-        self._failed: set[int] = set()
+        self._rows: list[_Row] = []
+        self._by_uuid: dict[str, _Row] = {}
         self._prompts: set[int] = set()
-        self._tracking = False
-        self._tracked = self._ended = False
+        self._tracking = self._tracked = self._ended = False
 
     def feed(self, event: _Event) -> None:
-        kind = event.event_type
+        kind, ns = event.event_type, event.timestamp_ns
         if kind == ISSUED and self._tracking:
-            self._rows[event.sample_uuid] = len(self._issued)
-            self._issued.append(event.timestamp_ns)
+            row = self._by_uuid[event.sample_uuid] = _Row(ns)
+            self._rows.append(row)
             self._prompts.update(_prompt(event.data))
         elif kind.startswith("session."):
             self._session(kind)
-        elif (row := self._rows.get(event.sample_uuid)) is not None:
+        elif (known := self._by_uuid.get(event.sample_uuid)) is not None:
             if kind == FIRST:
-                self._first.setdefault(row, event.timestamp_ns)
+                known.first_ns = known.first_ns or ns
             elif kind == COMPLETE:
-                self._complete.setdefault(row, event.timestamp_ns)
+                known.complete_ns = known.complete_ns or ns
             elif kind.startswith(ERRORS):
-                self._failed.add(row)
+                known.failed = True
 
     def _session(self, kind: str) -> None:
         if kind == START:
@@ -134,23 +137,9 @@ class _Reader:
             raise LogError(f"has no {START}: it holds no performance run")
         if not self._ended:
             raise LogError(f"has no {ENDED}: it is cut off, or the run did not end")
-        count = len(self._issued)
-        order = np.argsort(np.array(self._issued, np.int64), kind="stable")
-        failed = np.zeros(count, np.bool_)
-        failed[list(self._failed)] = True
-        return RequestLog(
-            np.array(self._issued, np.int64)[order],
-            _times(self._first, count)[order],
-            _times(self._complete, count)[order],
-            failed[order],
-            len(self._prompts) or None,
-        )
-
-
-def _times(found: dict[int, int], count: int) -> npt.NDArray[np.int64]:
-    times = np.zeros(count, np.int64)
-    times[list(found)] = list(found.values())
-    return times
+        rows = np.array([astuple(row) for row in self._rows], SAMPLE)
+        order = np.argsort(rows["issued_ns"], kind="stable")
+        return RequestLog(rows[order], len(self._prompts) or None)
 
 
 def _prompt(data: msgspec.Raw) -> Iterator[int]:

@@ -38,8 +38,7 @@ def test_requests_of_the_warm_up_and_of_the_accuracy_run_are_none_of_the_perform
         (9, "sample.complete", "accuracy"),
         (10, ENDED),
     )
-    assert (log.issued_ns.tolist(), log.complete_ns.tolist()) == ([3 * S], [7 * S])
-    assert log.failed.tolist() == [False]
+    assert log.samples.tolist() == [(3 * S, 0, 7 * S, 0, 0, False)]
 
 
 def test_the_times_of_requests_that_end_in_another_order(tmp_path):
@@ -54,7 +53,7 @@ def test_the_times_of_requests_that_end_in_another_order(tmp_path):
         (10, ENDED),
     )
     assert (log.issue_s, log.elapsed_s) == (3, 7)
-    assert log.complete_ns.tolist() == [9 * S, 4 * S, 0]
+    assert log.samples["complete_ns"].tolist() == [9 * S, 4 * S, 0]
     assert (log.issue_s_of(0, 0, 2), log.issue_s_of(1, 1, 1), log.issue_s_of(0, 2, 1)) == (1, 0, 3)
 
 
@@ -65,7 +64,7 @@ def test_a_run_whose_requests_never_ended_lasts_to_the_last_issue(tmp_path):
 
 def test_a_run_without_a_request(tmp_path):
     log = log_of(tmp_path, (1, START), (2, STOP), (3, ENDED))
-    assert (len(log.issued_ns), log.issue_s, log.elapsed_s, log.prompts) == (0, 0, 0, None)
+    assert (len(log.samples), log.issue_s, log.elapsed_s, log.prompts) == (0, 0, 0, None)
 
 
 @pytest.mark.parametrize(
