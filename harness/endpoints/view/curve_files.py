@@ -201,8 +201,8 @@ def _with_bands(curve: MeasuredCurve) -> MeasuredCurve:
     except ConfigError:
         return curve
     banded = [
-        replace(one, band=spans.band(one.concurrency) if one.concurrency else None)
-        if one.offline != "dedicated"
+        replace(one, band=spans.band(one.concurrency))
+        if one.concurrency and one.offline != "dedicated"
         else one
         for one in curve.points
     ]

@@ -83,7 +83,7 @@ def bands_table(curve: MeasuredCurve) -> PageTable | None:
         return None
     rows: list[list[str | Cell]] = []
     for band, span in zip((*MANDATORY, "margin"), curve.regions, strict=True):
-        inside = [one for one in curve.points if one.band == band and one.offline != "dedicated"]
+        inside = [one for one in curve.points if one.band == band]
         names = ", ".join(f"{one.concurrency:,}" for one in inside if one.concurrency)
         needed = band in MANDATORY
         scored = ", ".join(f"{one.concurrency:,}" for one in inside if one.scored)

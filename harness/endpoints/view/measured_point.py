@@ -55,6 +55,7 @@ class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int | None = None
     offline: Offline = "none"
     band: Band | None = None
+    """None of a dedicated Offline run, and of a point outside of all"""
     declared_c_max: int | None = None
     declared_c_min: int | None = None
     """an override of C_min, which is otherwise the lowest point"""
@@ -104,7 +105,6 @@ def read_point(folder: Path, in_tree: Path | None = None) -> CurvePoint:
         folder=folder,
         concurrency=concurrency,
         offline=_offline(point, config, run),
-        band=None if run is None else run.point.band,
         declared_c_max=whole(point.get(_C_MAX)) or whole(system.get(_C_MAX)),
         declared_c_min=whole(system.get("c_min_override")),
         issued=whole(summary.get("n_samples_issued")) if run is None else run.issued,
