@@ -24,7 +24,6 @@ from harness.errors import ConfigError
 from harness.grading.decoding.model_decoder import find_tokenizer
 from harness.grading.decoding.output_decoder import BUILT_IN, tokenizer_beside
 
-_LEAST_BITS, _MOST_BITS = 64, 256  # the rules', and what a hash of 64 bytes gives four bits at a time
 _DIGITS = "0123456789abcdef"
 _SPACE = "Ġ"  # a space in the vocabularies of byte-level tokenizers
 _NEVER = np.iinfo(np.int64).max
@@ -83,8 +82,6 @@ def salted(
     """
     if not bits:
         return samples
-    if not _LEAST_BITS <= bits <= _MOST_BITS:
-        raise ConfigError(f"the salt has {bits} bits, expected {_LEAST_BITS} to {_MOST_BITS}, or 0: none")
     known = FORMATS.get(benchmark.tokenizer or "")
     if known is None:
         raise ConfigError(
