@@ -259,11 +259,6 @@ def _earlier(folder: Path) -> int:
 
 def _prepared(curve: Curve, point: Point, servers: OpenServers, folder: Path, seed: str) -> PreparedClient:
     """The client of a point, checked. Raises ConfigError and ServerError."""
-    if len(servers.samples) != curve.samples:
-        raise ConfigError(
-            f"{servers.samples.path}: {len(servers.samples)} samples, the plan of the curve has "
-            f"{curve.samples}; use the dataset that it was made for, or make another plan"
-        )
     benchmark = servers.client.benchmark
     samples = salted(servers.samples, benchmark, curve.salt_bits, seed, servers.tokenizer)
     client = replace(servers.client, log_dir=folder.absolute())
