@@ -300,12 +300,6 @@ def test_servers_that_close_connections_have_no_round_trip(tmp_path):
     assert any("round trip" in warning for warning in run.warnings)
 
 
-def test_the_dataset_of_another_plan_is_refused(tmp_path):
-    point = point_of(2)
-    with StubServer() as stub, pytest.raises(ConfigError, match=r"12 samples.*13"):
-        rehearsed(tmp_path, point, stub.url, curve=curve_of(point, samples=13))
-
-
 @pytest.mark.engine
 def test_a_signal_in_the_warm_up_leaves_a_point_without_requests(tmp_path):
     def interrupt(phase):
