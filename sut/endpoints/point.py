@@ -198,24 +198,20 @@ def _finished(run: PointRun, issuer: Passes, folder: Path, seen: Observations) -
     urls = [server.url for server in run.servers]
     run = _written(run, REQUESTS, lambda: write_point_requests(folder, rows, urls, journal.details))
     free_reserve(folder)
-    cut = "" if run.errors or run.interrupted_by else _cut(run)
-    run = replace(
-        run,
-        errors=(*run.errors, *((cut,) if cut else ())),
-        complete=not (run.errors or run.interrupted_by or cut),
-    )
+    if not run.errors and not run.interrupted_by:
+        run = replace(run, errors=tuple(_cut(run)))
+    run = replace(run, complete=not run.errors and not run.interrupted_by)
     return _written(run, POINT_RUN, lambda: write_point_run(folder, run))
 
 
-def _cut(run: PointRun) -> str:
-    """What shows that a point did not end by its rule; "" where every request of it has an end."""
+def _cut(run: PointRun) -> Iterator[str]:
+    """What shows that a point did not end by its rule; nothing where every request of it has an end."""
     ended, wanted = run.completed + sum(run.failures.values()), run.point.passes * run.curve.samples
-    if run.issued == ended == run.passes * run.curve.samples >= wanted:
-        return ""
-    return (
-        f"{ended} of {run.issued} requests have an end, expected complete passes of {run.curve.samples}, "
-        f"at least {run.point.passes}; run the point again"
-    )
+    if not run.issued == ended == run.passes * run.curve.samples >= wanted:
+        yield (
+            f"{ended} of {run.issued} requests have an end, expected complete passes of {run.curve.samples}, "
+            f"at least {run.point.passes}; run the point again"
+        )
 
 
 def _lost(events: Sequence[SeenEvent]) -> str:
