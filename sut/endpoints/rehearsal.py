@@ -32,7 +32,6 @@ from harness.endpoints.planning.curve_plan import (
 )
 from harness.endpoints.planning.expected import expected_times
 from harness.endpoints.planning.plan_console import plan_lines
-from harness.endpoints.planning.seed_sets import read_seed_sets
 from harness.endpoints.planning.shortfalls import plan_shortfalls
 from harness.endpoints.rehearsal.finish_point import (
     PointNumbers,
@@ -325,12 +324,11 @@ class _Walk(msgspec.Struct):
     def _tree(self) -> int:
         """Build and check what would be submitted."""
         folder = self.options.folder
-        seeds = None if self.options.seed_sets is None else read_seed_sets(self.options.seed_sets)
         tree = build_tree(
             [folder],
             self.inputs.system,
             folder / TREE,
-            seed_sets=seeds,
+            seed_sets=self.options.seed_sets,
             target_cohort=self.options.target_cohort,
         )
         self.console.say("", *summary(tree))

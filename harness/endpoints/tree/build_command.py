@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from harness.endpoints.endpoints_options import BuildOptions
-from harness.endpoints.planning.seed_sets import read_seed_sets
 from harness.endpoints.run_folder import POINT_YAML, RUNS, TREE
 from harness.endpoints.tree.build_tree import Tree, build_tree
 from harness.endpoints.tree.system_file import read_system
@@ -17,7 +16,7 @@ def build(options: BuildOptions) -> int:
         options.folders,
         read_system(options.system) if options.system else None,
         options.output or beside(options.folders[0]),
-        seed_sets=read_seed_sets(options.seed_sets) if options.seed_sets else None,
+        seed_sets=options.seed_sets,
         target_cohort=options.target_cohort,
     )
     show(*summary(found))

@@ -14,7 +14,8 @@ import msgspec
 
 from harness.endpoints.accuracy import scored_parts
 from harness.endpoints.planning.cohorts import cohort_number
-from harness.endpoints.planning.rules import PublishedSeeds, load_endpoints_rules
+from harness.endpoints.planning.rules import load_endpoints_rules
+from harness.endpoints.planning.seed_sets import read_seed_sets
 from harness.endpoints.run_folder import (
     ACCURACY,
     CONFIG,
@@ -68,16 +69,17 @@ def build_tree(
     stated: SystemFile | None,
     output: Path,
     *,
-    seed_sets: tuple[PublishedSeeds, ...] | None = None,
+    seed_sets: Path | None = None,
     target_cohort: str | None = None,
 ) -> Tree:
     """Build ``output`` from run folders, or from a rehearsal's folder. Raises ConfigError, OSError.
 
-    Without ``stated`` everything in it is missing. ``seed_sets`` are the published ones, None for the
+    Without ``stated`` everything in it is missing. ``seed_sets`` is a file of published ones, None for the
     built-in; ``target_cohort`` goes before that of the TOML. An earlier tree there is replaced once the new
     one is complete. The run folders get their point.yaml, system_desc.json and system_power.json, too, as
     the official upload of a run asks for.
     """
+    published = load_endpoints_rules().seed_sets if seed_sets is None else read_seed_sets(seed_sets)
     _refuse_others(output)
     runs = read_runs(run_folders(folders))
     if all(one.dedicated for one in runs):
@@ -88,7 +90,7 @@ def build_tree(
     system = msgspec.structs.replace(system, target_cohort=target_cohort or system.target_cohort)
     if system.target_cohort:
         cohort_number(system.target_cohort)  # it is one
-    of = curve_facts(system, runs, load_endpoints_rules().seed_sets if seed_sets is None else seed_sets)
+    of = curve_facts(system, runs, published)
     submission = _submission(of)
     curve = submission / "results" / system.system_id / _model_folder(runs, of)
     found = Tree(
