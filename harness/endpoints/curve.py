@@ -24,11 +24,6 @@ class SeedSet(msgspec.Struct, frozen=True, kw_only=True):
     published: str
     """the cohort of its publication; a set may be taken for later ones, too"""
 
-    @property
-    def rules_of(self) -> str:
-        """The cohort whose rules hold."""
-        return self.cohort or self.published
-
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
     """One point of a curve."""

@@ -20,7 +20,7 @@ from harness.config.deadlines import Deadlines
 from harness.config.plans import ClientPlan
 from harness.dataset.samples import SampleSet
 from harness.endpoints.curve import Curve, Point
-from harness.endpoints.planning.rules import load_endpoints_rules
+from harness.endpoints.planning.rules import rules_of
 from harness.endpoints.point_numbers import PointRows, client_bound, own_numbers, warm_up_of
 from harness.endpoints.point_progress import PointPhase
 from harness.endpoints.point_requests import write_point_requests
@@ -147,8 +147,7 @@ def _measured(
     client, folder = prepared.plan, prepared.plan.log_dir
     phase = PointPhase(run.curve, run.point, issuer.warm_up)
     tail = JournalTail(folder / JOURNAL_DIR)
-    rules = load_endpoints_rules(run.curve.seeds.rules_of)
-    passes = LivePasses(run.curve.samples, rules.least_issue_s(run.point.concurrency))
+    passes = LivePasses(run.curve.samples, rules_of(run.curve).least_issue_s(run.point.concurrency))
 
     def on_progress(snapshot: ProgressSnapshot) -> None:
         lost = _lost(session.events.events)

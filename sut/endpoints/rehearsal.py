@@ -24,12 +24,7 @@ from harness.endpoints.checks.check_command import finding_lines, has_errors
 from harness.endpoints.checks.tree_check import check_tree
 from harness.endpoints.curve import Curve, Point
 from harness.endpoints.endpoints_options import RehearsalOptions
-from harness.endpoints.planning.curve_plan import (
-    PlannedCurve,
-    known_c_max,
-    plan_rehearsal,
-    with_enough_passes,
-)
+from harness.endpoints.planning.curve_plan import known_c_max, plan_rehearsal, with_enough_passes
 from harness.endpoints.planning.expected import expected_times
 from harness.endpoints.planning.plan_console import plan_lines
 from harness.endpoints.planning.shortfalls import plan_shortfalls
@@ -158,14 +153,13 @@ def _planned(
     client, accuracy = inputs.client, inputs.accuracy
     urls, death = serving
     servers = ask_servers(client, urls)
-    planned = plan_rehearsal(
+    curve = plan_rehearsal(
         options,
         samples=len(inputs.samples),
         accuracy_samples=0 if accuracy is None else len(accuracy.samples),
         c_max=c_max,
         replicas=sum(map(ranks_of, servers.found)),
     )
-    curve = planned.curve
     if accuracy is not None and curve.accuracy_samples < len(accuracy.samples):
         accuracy = accuracy.first(curve.accuracy_samples)
     if accuracy is not None:
@@ -188,17 +182,16 @@ def _planned(
         started=datetime.now(UTC),
     )
     opened = OpenServers(client, samples, servers, death, inputs.tokenizer)
-    return _Walk(options, planned, rehearsal, replace(inputs, accuracy=accuracy), opened, serving, console)
+    return _Walk(options, rehearsal, replace(inputs, accuracy=accuracy), opened, serving, console)
 
 
 def _plan_lines(walk: "_Walk", earlier: Rehearsal | None, origin: str) -> Iterator[str]:
-    client, opened = walk.inputs.client, walk.opened
-    curve, rules = walk.planned
+    client, opened, curve = walk.inputs.client, walk.opened, walk.rehearsal.curve
     if _holds_something(walk.options.folder):
         yield _first_line(walk, earlier)
     folder = ladder_folder(walk.options.results, Scenario.SERVER)
     rates = measured_rates(folder, client.parameters, opened.servers.found)
-    yield from plan_lines(curve, rules, expected_times(curve, rates), origin)
+    yield from plan_lines(curve, expected_times(curve, rates), origin)
     yield from labelled("api", api_lines(asked_by(opened.servers.found, client.api)))
     yield from labelled("server", server_lines(opened.servers.found, served_by))
     yield f"output    {walk.options.folder}"
@@ -212,7 +205,7 @@ def _first_line(walk: "_Walk", earlier: Rehearsal | None) -> str:
     what = "what is there" if earlier is None else run_of(earlier.started).replace("the run", "the rehearsal")
     why = _why_anew(walk, earlier)
     if why is None:
-        points = walk.planned.curve.points
+        points = walk.rehearsal.curve.points
         done = sum(finished_point(walk.folder(point)) is not None for point in points)
         return words.continues(what, f"{done} of {len(points)} points are complete")
     return words.anew(why, what, aside_of(options.folder) or options.folder)
@@ -238,7 +231,7 @@ def _begin(walk: "_Walk", earlier: Rehearsal | None) -> None:
         move_aside_existing(folder)
         free_reserve(folder)
     write_rehearsal(folder, walk.rehearsal)
-    lines = (f"This is a rehearsal and {NOT_A_RESULT}:", *plan_shortfalls(*walk.planned))
+    lines = (f"This is a rehearsal and {NOT_A_RESULT}:", *plan_shortfalls(walk.rehearsal.curve))
     with atomic_write(folder / NOT_A_RESULT_FILE) as file:
         file.write(("\n- ".join(lines) + "\n").encode())
 
@@ -247,7 +240,6 @@ class _Walk(msgspec.Struct):
     """A rehearsal that is planned: all its points, one after the other."""
 
     options: RehearsalOptions
-    planned: PlannedCurve
     rehearsal: Rehearsal
     inputs: _Inputs
     opened: OpenServers
@@ -262,7 +254,7 @@ class _Walk(msgspec.Struct):
 
     def to_the_end(self) -> int:
         """Run what is missing, then build and check the tree; the exit code."""
-        for point in self.planned.curve.points:
+        for point in self.rehearsal.curve.points:
             try:
                 self._point(point)
             except InterruptedRun as interruption:
@@ -278,7 +270,7 @@ class _Walk(msgspec.Struct):
 
     def _point(self, point: Point) -> None:
         """One point and its accuracy run, where they are missing. Raises HarnessError and InterruptedRun."""
-        folder, curve = self.folder(point), self.planned.curve
+        folder, curve = self.folder(point), self.rehearsal.curve
         numbers = finished_point(folder)
         if numbers is None:
             numbers = self._measured(point, curve, folder)
@@ -303,7 +295,7 @@ class _Walk(msgspec.Struct):
 
     def _long_enough(self, point: Point) -> Point:
         """All requests of an Offline run are issued at once: how many follows from the rate at C_max."""
-        curve = self.planned.curve
+        curve = self.rehearsal.curve
         if point.offline != "dedicated" or curve.short:
             return point
         most = next(one for one in curve.points if one.concurrency == curve.c_max)

@@ -31,13 +31,6 @@ _C_MAX_TO_C_MIN = 64
 _SHORT_C_MAX = 40  # the three regions above 32 are wide enough for a point each
 
 
-class PlannedCurve(NamedTuple):
-    """A curve, and the rules that it was planned by."""
-
-    curve: Curve
-    rules: EndpointsRules
-
-
 def known_c_max(options: RehearsalOptions) -> int | None:
     """C_max where no ladder has to find it."""
     if options.c_max is not None:
@@ -49,7 +42,7 @@ def known_c_max(options: RehearsalOptions) -> int | None:
 
 def plan_rehearsal(
     options: RehearsalOptions, *, samples: int, accuracy_samples: int, c_max: int, replicas: int
-) -> PlannedCurve:
+) -> Curve:
     """The curve of these options from C_min to C_max, for datasets of these sizes. Raises ConfigError.
 
     ``c_min`` None: the least of ``concurrency``, else one request for each of the ``replicas``, data-parallel
@@ -66,7 +59,7 @@ def plan_rehearsal(
     _check_dataset(samples, used, max(steps[-1], c_max))
     scored = _scored(steps, found) if accuracy_samples else frozenset()
     plan = _Plan(rules, found, used, scored, c_max, options.offline, options.short)
-    curve = Curve(
+    return Curve(
         benchmark=options.benchmark,
         model_name=rules.model_name(options.benchmark),
         c_min=lowest,
@@ -78,7 +71,6 @@ def plan_rehearsal(
         replacement=options.with_replacement,
         short=options.short,
     )
-    return PlannedCurve(curve, rules)
 
 
 def _rules_and_seeds(options: RehearsalOptions) -> tuple[EndpointsRules, SeedSet]:

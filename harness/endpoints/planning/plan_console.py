@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from harness.endpoints.curve import Curve, Point
 from harness.endpoints.planning.expected import Expected, total
 from harness.endpoints.planning.regions import LABELS, MANDATORY, ULTRA_LOW_MOST, regions
-from harness.endpoints.planning.rules import EndpointsRules
+from harness.endpoints.planning.rules import EndpointsRules, rules_of
 from harness.endpoints.planning.shortfalls import plan_shortfalls
 from harness.peak.ladder.steps import NOT_A_RESULT
 from harness.text import aligned, duration, labelled
@@ -14,10 +14,9 @@ _COLUMNS = ("point", "band", "in flight", "issue time", "passes", "requests", "a
 _SIDES = "<<>>>>>>"
 
 
-def plan_lines(
-    curve: Curve, rules: EndpointsRules, times: Mapping[str, Expected], origin: str
-) -> Iterator[str]:
+def plan_lines(curve: Curve, times: Mapping[str, Expected], origin: str) -> Iterator[str]:
     """About 25 lines; ``origin`` describes how C_max was found, where it was not given."""
+    rules = rules_of(curve)
     short = ", short: forms only" if curve.short else ""
     yield f"endpoints: {curve.benchmark}, rules of {rules.cohort}{short}: {NOT_A_RESULT}"
     yield f"curve     C_min {curve.c_min}, C_max {curve.c_max}{f' ({origin})' if origin else ''}"
@@ -31,7 +30,7 @@ def plan_lines(
     rows = (_COLUMNS, *(_cells(curve, point, times[point.name]) for point in curve.points))
     yield from aligned(rows, _SIDES)
     yield f"expected  {_hours(curve, times)}"
-    yield from labelled("MISSING", plan_shortfalls(curve, rules))
+    yield from labelled("MISSING", plan_shortfalls(curve))
 
 
 def _bands(curve: Curve) -> str:

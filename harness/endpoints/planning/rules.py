@@ -9,6 +9,7 @@ import msgspec
 
 from harness.config.benchmark import Benchmark, load_benchmark
 from harness.config.rounds import read_toml
+from harness.endpoints.curve import Curve
 from harness.endpoints.official_files import Fields, table
 from harness.endpoints.planning.cohorts import cohort_number
 from harness.endpoints.planning.regions import ULTRA_LOW_MOST
@@ -135,6 +136,11 @@ def load_endpoints_rules(cohort: str | None = None) -> EndpointsRules:
     if not holding:
         raise ConfigError(f"no rules for submissions to {cohort}: the first are those of {files[0].stem}")
     return read_endpoints_rules(holding[-1])
+
+
+def rules_of(curve: Curve) -> EndpointsRules:
+    """The rules that a curve is planned by: of the cohort that was asked for, else of that of its seeds."""
+    return load_endpoints_rules(curve.seeds.cohort or curve.seeds.published)
 
 
 def read_endpoints_rules(path: Path) -> EndpointsRules:

@@ -8,7 +8,7 @@ from datetime import date
 
 from harness.endpoints.curve import Curve
 from harness.endpoints.planning.cohorts import cohort_name, cohort_number, publication
-from harness.endpoints.planning.rules import EndpointsRules, load_endpoints_rules
+from harness.endpoints.planning.rules import EndpointsRules, rules_of
 from harness.endpoints.point_run import PointRun
 from harness.grouping import by_key
 from harness.text import first_few
@@ -18,12 +18,12 @@ _CONTINUES = "the same command continues there"
 NAMED = 6  # points that a line lists
 
 
-def plan_shortfalls(curve: Curve, rules: EndpointsRules) -> Iterator[str]:
+def plan_shortfalls(curve: Curve) -> Iterator[str]:
     """Each with its section of the rules, the ones that a flag can change first.
 
     Times and passes are none of these: a point is planned with the least ones or more.
     """
-    yield from _planned(curve, rules)
+    yield from _planned(curve)
     if not curve.accuracy_samples:
         yield "no accuracy runs: set --accuracy-file (section 4.3)"
     yield CLIENT
@@ -44,7 +44,7 @@ def not_run(names: Sequence[str]) -> Iterator[str]:
 
 
 def _of_plan(run: PointRun) -> Iterator[str]:
-    return _planned(run.curve, load_endpoints_rules(run.curve.seeds.rules_of))
+    return _planned(run.curve)
 
 
 def _of_end(run: PointRun) -> Iterator[str]:
@@ -59,7 +59,8 @@ def _of_work(run: PointRun) -> Iterator[str]:
         yield "the client may have been the bottleneck"
 
 
-def _planned(curve: Curve, rules: EndpointsRules) -> Iterator[str]:
+def _planned(curve: Curve) -> Iterator[str]:
+    rules = rules_of(curve)
     if curve.short:
         yield "--short: one pass over the first samples and no least time, forms only (sections 6.2, 6.4)"
     else:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from harness.endpoints.numbers.event_reader import read_events
 from harness.endpoints.numbers.event_writer import write_events
 from harness.endpoints.numbers.result_summary import write_summary
-from harness.endpoints.planning.rules import load_endpoints_rules
+from harness.endpoints.planning.rules import rules_of
 from harness.endpoints.point_run import PointRun, read_point_run
 from harness.endpoints.run_folder import CONFIG, EVENTS, SUMMARY
 from harness.endpoints.steady.steady_block import steady_headline
@@ -44,8 +44,8 @@ def finish_point(
     words, window = "", None
     steady: dict[str, Any] = {}
     if run.point.offline != "dedicated" and len(events.samples):
-        concurrency, rules = run.point.concurrency, load_endpoints_rules(run.curve.seeds.rules_of)
-        least_s = rules.least_issue_s(concurrency)
+        concurrency = run.point.concurrency
+        least_s = rules_of(run.curve).least_issue_s(concurrency)
         state = steady_state(events.samples, run.curve.samples, concurrency=concurrency, required_s=least_s)
         words = state.verdict if state.window else f"{state.verdict}: {state.reason}"
         window, steady = state.requests, {"steady_state": steady_headline(state)}

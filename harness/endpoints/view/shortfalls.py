@@ -6,7 +6,7 @@
 from collections.abc import Iterator, Sequence
 
 from harness.endpoints.planning.regions import LABELS, MANDATORY
-from harness.endpoints.planning.rules import EndpointsRules, load_endpoints_rules
+from harness.endpoints.planning.rules import EndpointsRules, load_endpoints_rules, rules_of
 from harness.endpoints.planning.shortfalls import CLIENT, NAMED, not_run, run_shortfalls
 from harness.endpoints.steady.steady_point import WINDOWABLE, is_official
 from harness.endpoints.view.curve_files import MeasuredCurve
@@ -17,7 +17,7 @@ from harness.text import first_few
 
 def shortfalls(curve: MeasuredCurve) -> list[str]:
     """A line each."""
-    rules = load_endpoints_rules(None if curve.plan is None else curve.plan.seeds.rules_of)
+    rules = load_endpoints_rules() if curve.plan is None else rules_of(curve.plan)
     ours = {one.name: one.run for one in curve.points if one.run is not None}
     return [
         *run_shortfalls(ours),

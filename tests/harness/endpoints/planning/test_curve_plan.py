@@ -30,7 +30,7 @@ def curve(*words, samples=6396, accuracy_samples=4395, replicas=1, **asked):
         accuracy_samples=accuracy_samples,
         c_max=1024 if c_max is None else c_max,
         replicas=replicas,
-    ).curve
+    )
 
 
 def test_a_curve_with_a_dedicated_offline_run():

@@ -8,11 +8,8 @@ import pytest
 from harness.endpoints.planning import shortfalls
 from harness.endpoints.planning.expected import expected_times, rate_at, total
 from harness.endpoints.planning.plan_console import plan_lines
-from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.planning.shortfalls import plan_shortfalls
 from tests.harness.endpoints.planning.test_curve_plan import curve
-
-RULES = load_endpoints_rules()
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +60,7 @@ def test_a_step_without_an_answer_is_no_measurement():
 @pytest.mark.parametrize("short", [False, True])
 def test_the_plan_is_one_screen(offline, rates, short):
     found = curve(offline=offline, short=short, c_max=40 if short else 1024)
-    lines = list(plan_lines(found, RULES, expected_times(found, rates), "found by a ladder"))
+    lines = list(plan_lines(found, expected_times(found, rates), "found by a ladder"))
     assert len(lines) <= 25
     assert max(map(len, lines)) <= 100
     text = "\n".join(lines)
@@ -83,19 +80,19 @@ def test_the_plan_is_one_screen(offline, rates, short):
 
 def test_what_is_missing_from_a_submission():
     client = "MLCommons's own"
-    assert [client in one for one in plan_shortfalls(curve(), RULES)] == [True]
-    short, last = plan_shortfalls(curve(short=True, c_max=40), RULES)
+    assert [client in one for one in plan_shortfalls(curve())] == [True]
+    short, last = plan_shortfalls(curve(short=True, c_max=40))
     assert "--short" in short and client in last
-    performance, accuracy, _ = plan_shortfalls(curve(samples=5000, accuracy_samples=7), RULES)
+    performance, accuracy, _ = plan_shortfalls(curve(samples=5000, accuracy_samples=7))
     assert "5000 samples, expected 6396" in performance
     assert "7 samples, expected 4395" in accuracy
-    assert any("--accuracy-file" in one for one in plan_shortfalls(curve(accuracy_samples=0), RULES))
+    assert any("--accuracy-file" in one for one in plan_shortfalls(curve(accuracy_samples=0)))
 
 
 def test_seeds_that_no_new_submission_can_take_are_missing_from_the_start(today):
     """The rules' own example of dates: 2026-12-C0 appears on 2 December (submission rules, section 4.5)."""
     today(2026, 12, 2)
     named = curve("--target-cohort", "2026-12-C0")  # the seeds of an earlier submission stay its own
-    seeds, _ = plan_shortfalls(curve(), RULES)
+    seeds, _ = plan_shortfalls(curve())
     assert "set A is for new submissions up to 2026-12-C0: set --seed-sets" in seeds
-    assert len(list(plan_shortfalls(named, RULES))) == 1
+    assert len(list(plan_shortfalls(named))) == 1
