@@ -322,9 +322,14 @@ class Policy:
     def _first_valid(self, history: History, high: float | None, aim: float | None) -> Action:
         """A rate that may pass, where none has."""
         if high is None:
-            if aim is None:
+            if aim is not None:
+                return self._explore(history, aim, "the prediction")
+            if self._predictor(history) is not None:
                 return Ended("NOTHING_PASSES", "none does in a replay of what the ladder measured")
-            return self._explore(history, aim, "the prediction")
+            most = max(step.queries_per_s for step in history.steps)
+            return self._explore(
+                history, most, "the most that the ladder completed: it has no times of tokens"
+            )
         return self._explore(history, self._below(history, high, aim), "nothing passed yet")
 
     def _below(self, history: History, high: float, aim: float | None) -> float:

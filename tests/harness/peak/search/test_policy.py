@@ -86,6 +86,18 @@ def test_a_part_of_a_long_run_stands_for_all_of_it(rate, slots, monkeypatch):
         assert getattr(part, name) == pytest.approx(getattr(complete, name), rel=0.15), name
 
 
+@pytest.mark.parametrize("missing", ["ttft_samples_ns", "tpot_samples_ns"])
+def test_a_ladder_without_times_of_tokens_gives_the_first_rate(missing):
+    """Answers that are not streamed have none, those of one token have no TPOT: nothing can be replayed."""
+    steps = tuple(replace(one, **{missing: ()}) for one in LADDER)
+    most = max(one.queries_per_s for one in LADDER)
+    action = decide(History(steps))
+    assert action.rate == pytest.approx(most, rel=1e-5) and "the most that the ladder completed" in action.why
+    assert decide(History(steps, (probe(most, tpot_p99_ns=None),))).rate == pytest.approx(
+        1.25 * most, rel=1e-5
+    )
+
+
 def test_a_run_that_was_cut_corrects_the_prediction():
     """The ladder shows a server 1.6 times as fast as it is; its peak is 10."""
     server, policy, history = MadeServer(flatters=1.6), Policy(settings(slots=1000)), History()
