@@ -69,7 +69,6 @@ class Replayed(msgspec.Struct, frozen=True):
     """queries over the limit of TTFT"""
     over_tpot: int
     """queries over the limit of TPOT"""
-    ttft_p99_s: float
     tpot_p99_s: float
     cut_s: float | None
     """time at which too many queries are over a limit; None for never"""
@@ -112,7 +111,6 @@ def replay(
         run,
         part * int(late.sum()),
         part * int(slow.sum()),
-        percentile(ttft, _SHARE),
         percentile(tpot, _SHARE),
         min(known) if known else None,
         float(done.max()),

@@ -111,7 +111,6 @@ class MadeServer:
                 cut_after_s=cut_s,
                 seconds=taken,
                 cost_s=taken + 20,
-                ttft_p99_ns=found.ttft_p99_s * 1e9,
                 tpot_p99_ns=found.tpot_p99_s * 1e9,
                 over_ttft=found.over_ttft,
                 over_tpot=found.over_tpot,
