@@ -291,7 +291,6 @@ class ClosedLoopClient(msgspec.Struct):
         measurement = Measurement(settings, now, now + int(seconds * _NS))
 
         def observe(totals: Totals) -> None:
-            self._check_engine()
             look = self._look(totals)
             measurement.look(look, self.tail.read())
             phase = measurement.phase(look.time_ns)
@@ -315,7 +314,6 @@ class ClosedLoopClient(msgspec.Struct):
         ended: list[Rows] = []
 
         def observe(totals: Totals) -> None:
-            self._check_engine()
             ended.append(self.tail.read())
             on_progress(requests, time.monotonic() - self._began, "the first request of each replica")
 
@@ -329,7 +327,12 @@ class ClosedLoopClient(msgspec.Struct):
         return time.monotonic_ns()
 
     def _watch(self, observe: Observer, enough: Callable[[], bool]) -> None:
-        ended = self.monitor.watch(observe, enough)
+        def look(totals: Totals) -> None:
+            if words := self.death():
+                raise RunError(f"ended early: {words}")
+            observe(totals)
+
+        ended = self.monitor.watch(look, enough)
         if errors := self.monitor.observations().errors:  # such as a worker that was killed
             raise RunError(f"ended early: {errors[0]}")
         if ended is not None:
@@ -340,7 +343,3 @@ class ClosedLoopClient(msgspec.Struct):
         held -= totals[Counter.COMPLETED] + totals[Counter.FAILED]
         tokens = totals[Counter.OUTPUT_TOKENS] + totals[Counter.PARTIAL_TOKENS]
         return Look(time.monotonic_ns(), int(tokens), int(held), self.session.cpu_ns())
-
-    def _check_engine(self) -> None:
-        if words := self.death():
-            raise RunError(f"ended early: {words}")
