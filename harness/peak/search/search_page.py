@@ -119,7 +119,7 @@ def _probes(state: SearchState) -> Section:
         "runs",
         "Runs",
         lines=(line,),
-        charts=[_by_rate(probes, name, limit_ns) for name, limit_ns in state.limits_ns.items()],
+        charts=[_by_rate(probes, name, state.limits_ns) for name in state.limits_ns],
         tables=[PageTable(header, [_row(one) for one in probes])],
     )
 
@@ -135,13 +135,13 @@ def _row(probe: Probe) -> list[str | Cell]:
     return list(row.values())
 
 
-def _by_rate(probes: Sequence[Probe], name: str, limit_ns: int) -> Chart:
+def _by_rate(probes: Sequence[Probe], name: str, limits_ns: Mapping[str, int]) -> Chart:
     """One p99 as a part of its limit, by rate; VALID, INVALID and cut runs by colour and shape.
 
     A run that was cut for this limit has a p99 above it, whatever that of its first answers is.
     """
     ordered = sorted(probes, key=lambda one: one.rate)
-    shares = np.array([_share(one, name, limit_ns) for one in ordered])
+    shares = np.array([_share(one, name, limits_ns) for one in ordered])
     kinds = np.array([_kind(one) for one in ordered])
     series = [
         Series(kind, np.where(kinds == kind, shares, np.nan), color, style)
@@ -174,10 +174,9 @@ def _is_cut_for(probe: Probe, name: str) -> bool:
     return probe.cut_after_s is not None and over > max(probe.most_over, 0)
 
 
-def _share(probe: Probe, name: str, limit_ns: int) -> float:
+def _share(probe: Probe, name: str, limits_ns: Mapping[str, int]) -> float:
     """Percent of the limit; NaN where nothing was measured."""
-    p99 = probe.ttft_p99_ns if name == "TTFT" else probe.tpot_p99_ns
-    share = np.nan if p99 is None else 100 * p99 / limit_ns
+    share = 100 * probe.p99_shares(limits_ns).get(name, np.nan)
     return float(np.fmax(share, 100.0)) if _is_cut_for(probe, name) else share
 
 
@@ -209,7 +208,7 @@ def _ladder(steps: Sequence[Step], limits_ns: Mapping[str, int]) -> Section:
         [Series("TPOT p50", np.array(tpot))],
         x_axis="number",
         x_label="requests in flight",
-        limits=[Limit("limit of its p99", limits_ns["TPOT"] / 1e6)] if "TPOT" in limits_ns else (),
+        limits=[Limit("limit of its p99", limits_ns["TPOT"] / 1e6)],
     )
     header = ("in flight", "tokens/s", "requests/s", "TTFT p99, ms", "TPOT p99, ms", "steady")
     line = f"Requests in flight at a fixed number, without LoadGen: {NOT_A_RESULT}."
