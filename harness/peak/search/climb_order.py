@@ -67,5 +67,4 @@ def _between(ordered: Sequence[Step], limits_ns: Mapping[str, int]) -> int | Non
     if not within:
         return None
     low, high = within[-1].concurrency, beyond[0].concurrency
-    middle = round(math.sqrt(low * high))
-    return middle if high / low > _FINE and low < middle < high else None
+    return round(math.sqrt(low * high)) if high / low > _FINE else None

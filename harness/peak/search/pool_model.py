@@ -73,11 +73,9 @@ def _lengths(points: Sequence[_Point]) -> Floats:
     The answers that end in a window are the shorter ones; tokens per second over queries per second are not
     biased so.
     """
-    seen = [np.array(point.step.osl_samples, dtype=np.float64) for point in points if point.step.osl_samples]
-    seconds = sum(point.step.seconds for point in points)
+    lengths = np.concatenate([np.array(point.step.osl_samples, dtype=np.float64) for point in points])
     tokens = sum(point.step.tokens_per_s * point.step.seconds for point in points)
-    mean = tokens / max(sum(point.step.queries_per_s * point.step.seconds for point in points), 1 / seconds)
-    lengths = np.concatenate(seen) if seen else np.array([mean])
+    mean = tokens / sum(point.step.queries_per_s * point.step.seconds for point in points)
     stretched: Floats = np.maximum(1.0, np.round(lengths * (mean / lengths.mean())))
     return stretched
 
