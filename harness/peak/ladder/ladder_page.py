@@ -194,9 +194,10 @@ def _replica_chart(ladder: Ladder) -> Iterator[Chart]:
     x = _column(ladder.steps, lambda step: step.concurrency)
     shown = range(min(len(ladder.servers), _MOST_LINES))
     series = [
-        Series(ladder.servers[n].url, np.array([_replica_tpot(s, n) for s in ladder.steps]), n) for n in shown
+        Series(ladder.servers[n].url, np.array([_tpot_ms(step.replicas[n]) for step in ladder.steps]), n)
+        for n in shown
     ]
-    if not ladder.steps or not any(np.isfinite(one.values).any() for one in series):
+    if not any(np.isfinite(one.values).any() for one in series):
         return
     left = len(ladder.servers) - len(shown)
     note = f"the first {len(shown)}; {left} more are in the table" if left else ""
@@ -205,9 +206,8 @@ def _replica_chart(ladder: Ladder) -> Iterator[Chart]:
     )
 
 
-def _replica_tpot(step: Step, number: int) -> float:
-    tpot = step.replicas[number].tpot if number < len(step.replicas) else None
-    return _NAN if tpot is None else tpot.p50_ns * _MS
+def _tpot_ms(one: ReplicaStep) -> float:
+    return _NAN if one.tpot is None else one.tpot.p50_ns * _MS
 
 
 def _settings(ladder: Ladder) -> Section:
