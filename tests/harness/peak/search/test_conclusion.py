@@ -261,7 +261,6 @@ def test_the_page_lists_every_run(state):
     (table,) = (table for one in page.sections if one.id == "runs" for table in one.tables)
     assert {"TTFT p99, ms", "TPOT p99, ms"} < set(table.header)
     assert "Runs of at least 1m00s in the order" in render(page)  # as the conf file says
-    assert "none is left out" not in page.footer  # one that a silent server spoiled is made again
 
 
 def test_valid_invalid_and_cut_runs_differ_by_colour_and_shape(state):
@@ -275,7 +274,6 @@ def test_valid_invalid_and_cut_runs_differ_by_colour_and_shape(state):
     assert ttft.x.tolist() == [20, 21, 23]
     drawn = {one.label: [value for value in one.values.tolist() if value == value] for one in ttft.series}
     assert drawn == {"VALID": [25], "INVALID, cut": [100], "INVALID": [200]}
-    assert len({(one.color, one.style) for one in ttft.series}) == 3
     assert len({one.style for one in ttft.series}) == 3
     assert "at the limit" in ttft.note
 
