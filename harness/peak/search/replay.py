@@ -102,17 +102,13 @@ def replay(
     tpot = np.where(lengths > 1, (done - first_at) / gaps * spread, 0.0)
     late, slow = ttft > ttft_limit_s, tpot > tpot_limit_s
     surely = slow & (tpot - LATE_REPORT_NS / 1e9 / gaps > tpot_limit_s)
-    cuts = [
-        _moment(arrivals[late] + ttft_limit_s, run.most_over // part),
-        _moment(done[surely], run.most_over // part),
-    ]
-    known = [cut for cut in cuts if cut is not None]
+    cuts = [_moment(times, run.most_over // part) for times in (arrivals[late] + ttft_limit_s, done[surely])]
     return Replayed(
         run,
         part * int(late.sum()),
         part * int(slow.sum()),
         percentile(tpot, _SHARE),
-        min(known) if known else None,
+        min((cut for cut in cuts if cut is not None), default=None),
         float(done.max()),
         part * most,
     )

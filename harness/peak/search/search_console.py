@@ -198,9 +198,8 @@ def outcome_text(conclusion: Conclusion) -> str:
     return _OUTCOMES[conclusion.outcome]
 
 
-def conclusion_facts(conclusion: Conclusion) -> Iterator[tuple[str, str]]:
+def conclusion_facts(found: Conclusion) -> Iterator[tuple[str, str]]:
     """Label and text of each fact about the rate."""
-    found = conclusion
     if found.rate is not None:
         sure = "" if found.confirmed else ", not confirmed"
         yield "rate", f"{found.rate:g} queries/s, VALID in {found.valid} of {found.runs} runs{sure}"
