@@ -164,9 +164,7 @@ def _planned(
         accuracy = accuracy.first(curve.accuracy_samples)
     if accuracy is not None:
         accuracy = accuracy.held(client_holds(client, servers.found))
-    samples = (
-        inputs.samples if curve.samples == len(inputs.samples) else inputs.samples.part(0, curve.samples)
-    )
+    samples = inputs.samples.part(0, curve.samples)
     first = servers.found[0]
     rehearsal = Rehearsal(
         curve=curve,
