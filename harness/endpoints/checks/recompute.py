@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.endpoints.numbers.event_reader import read_events
+from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.samples import Samples
 from harness.endpoints.steady.steady_block import steady_block
 from harness.endpoints.steady.steady_point import steady_state
@@ -26,7 +27,7 @@ def recomputed_block(counted: Samples, samples: int, concurrency: int) -> Mappin
     """``steady_state`` as point.yaml should hold it; text where no answer was streamed."""
     if not counted["suffix_tokens"].any():
         return "the log holds no streamed text"
-    return steady_block(steady_state(counted, samples, concurrency=concurrency))
+    return steady_block(steady_state(counted, samples, load_endpoints_rules().least_issue_s(concurrency)))
 
 
 def _tokenizer(run: Path) -> Path | None:

@@ -44,9 +44,8 @@ def finish_point(
     words, window = "", None
     steady: dict[str, Any] = {}
     if run.point.offline != "dedicated" and len(events.samples):
-        concurrency = run.point.concurrency
-        least_s = rules_of(run.curve).least_issue_s(concurrency)
-        state = steady_state(events.samples, run.curve.samples, concurrency=concurrency, required_s=least_s)
+        least_s = rules_of(run.curve).least_issue_s(run.point.concurrency)
+        state = steady_state(events.samples, run.curve.samples, least_s)
         words = state.verdict if state.window else f"{state.verdict}: {state.reason}"
         window, steady = state.requests, {"steady_state": steady_headline(state)}
     write_config(folder, run, column=column)

@@ -8,7 +8,6 @@ import numpy as np
 
 from harness.analysis.statistics import user_tokens_per_s
 from harness.arrays import Floats, Integers
-from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.samples import Samples, latency_ns, tpot_ns, ttft_ns
 from harness.endpoints.steady.plateaus import (
     GATES,
@@ -160,14 +159,11 @@ class SteadyState(msgspec.Struct, frozen=True, kw_only=True):
         return short + "".join(f"; {name(m)} drifts {self.trend[m]} to the end of the run" for m in moving)
 
 
-def steady_state(
-    samples: Samples, dataset_size: int, *, concurrency: int, required_s: float | None = None
-) -> SteadyState:
+def steady_state(samples: Samples, dataset_size: int, required_s: float) -> SteadyState:
     """Judge the requests of a point, rows in the order of issue.
 
-    ``required_s``: shortest issue time of an official window; None for the rules' at this concurrency.
+    ``required_s``: shortest issue time of an official window.
     """
-    required = load_endpoints_rules().least_issue_s(concurrency) if required_s is None else required_s
     passes = super_passes(samples, dataset_size)
     cropped = ramp_up(passes)
     found = plateaus(passes, cropped)
@@ -179,7 +175,7 @@ def steady_state(
     window = windows[at] if windows else None
     tail = passes[window.first if window else cropped :]
     trend = {metric: _direction(tail, metric) for metric in WATCHED}
-    shortest = max(required, window.least.seconds) if window else required
+    shortest = max(required_s, window.least.seconds) if window else required_s
     shift = level_shift(passes, cropped, found[at], found[at + 1 :]) if window else None
     return SteadyState(
         status=status_of(len(samples) // dataset_size, window.issue_s if window else None, shortest),
@@ -189,7 +185,7 @@ def steady_state(
         cropped=cropped,
         plateaus=tuple(found),
         window=window,
-        required_s=required,
+        required_s=required_s,
         trend=trend,
         level_shift=shift,
     )

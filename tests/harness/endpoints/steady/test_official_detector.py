@@ -28,7 +28,7 @@ def official():
 
 
 def ours(samples, size):
-    state = steady_state(samples, size, concurrency=64)
+    state = steady_state(samples, size, 1200)
     headline = steady_headline(state)
     extent = headline["window"]
     return {

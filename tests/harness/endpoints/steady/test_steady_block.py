@@ -20,7 +20,7 @@ _CONCURRENCY = 64
 
 
 def judged(name):
-    return steady_state(run_of(SHAPES[name], 1), SHAPES[name].size, concurrency=_CONCURRENCY)
+    return steady_state(run_of(SHAPES[name], 1), SHAPES[name].size, 1200)
 
 
 def test_the_block_of_a_plateau():
@@ -63,7 +63,7 @@ def test_without_a_plateau_there_is_no_window():
     block = steady_block(judged("few passes"))
     assert block == {"status": "insufficient_passes", "verdict": "not found"}
     drifting = Shape(line(20, 60, 10), noise=0.0, scatter=0.0)
-    state = steady_state(run_of(drifting, 1), drifting.size, concurrency=_CONCURRENCY)
+    state = steady_state(run_of(drifting, 1), drifting.size, 1200)
     assert state.requests is None
     assert steady_block(state)["state"] == {"tpot_p50": "Drifting Up", "tpot_p90": "Drifting Up"}
 

@@ -89,7 +89,7 @@ def test_a_p90_that_varies_while_the_p50_is_flat():
 def test_after_a_step_the_window_is_the_first_that_is_long_enough(before, expected):
     shape = FLAT._replace(tpot_ms=(20.0,) * before + (28.0,) * 4)
     assert after(before + 4, shape).startswith(expected)
-    window = steady_state(run_of(shape, 1), shape.size, concurrency=8, required_s=1200).window
+    window = steady_state(run_of(shape, 1), shape.size, 1200).window
     assert window.plateau == ((5, 9) if before == 5 else (1, 13))
 
 

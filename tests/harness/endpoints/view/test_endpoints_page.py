@@ -140,7 +140,7 @@ def test_the_time_of_a_dedicated_offline_run_is_that_of_the_run(tmp_path):
 def test_a_super_pass_without_tpot_leaves_a_gap_in_the_chart():
     """The window is shaded by the numbers of all."""
     shape = SHAPES["plateau"]
-    state = steady_state(run_of(shape, 1), shape.size, concurrency=64)
+    state = steady_state(run_of(shape, 1), shape.size, 1200)
     first, second, *others = state.passes
     gap = replace(state, passes=(first, replace(second, tpot_count=0), *others))
     (chart,) = steady_charts({"r64": gap})
