@@ -13,6 +13,7 @@ from harness.endpoints.curve import Curve
 from harness.endpoints.official_files import Fields, table
 from harness.endpoints.planning.cohorts import cohort_number
 from harness.endpoints.planning.regions import ULTRA_LOW_MOST
+from harness.endpoints.point_run import PointRun
 from harness.errors import ConfigError
 from harness.files import CONFIG_DIR
 from harness.toml_files import converted
@@ -98,8 +99,12 @@ class EndpointsRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         stated = str(table(config, "submission_ref").get("model") or "")
         return self.model_of(served) or _canonical(stated)
 
-    def benchmark_of_point(self, point: Fields, config: Fields) -> Benchmark | None:
-        """The definition in configs/ of the model that point.yaml names, or else config.yaml."""
+    def benchmark_of_point(
+        self, point: Fields, config: Fields, run: PointRun | None = None
+    ) -> Benchmark | None:
+        """The definition in configs/ of the model: as this client ran it, else by point.yaml or config.yaml."""
+        if run is not None:
+            return load_benchmark(run.curve.benchmark)
         model = self.model_of(str(point.get("model_name") or self.model_in(config)))
         benchmark = None if model is None else self.models[model].benchmark
         return None if benchmark is None else load_benchmark(benchmark)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness.config.benchmark import Benchmark, load_benchmark
+from harness.config.benchmark import Benchmark
 from harness.endpoints.accuracy import read_accuracy
 from harness.endpoints.official_files import (
     OFFLINE_PATTERN,
@@ -105,9 +105,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def benchmark(self) -> Benchmark | None:
         """The definition in configs/, by the model's name."""
-        if self.run is not None:
-            return load_benchmark(self.run.curve.benchmark)
-        return load_endpoints_rules().benchmark_of_point({}, self.config)
+        return load_endpoints_rules().benchmark_of_point({}, self.config, self.run)
 
     @property
     def system_tps(self) -> float:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import to_builtins
 
 from harness.analysis.statistics import user_tokens_per_s
-from harness.config.benchmark import Benchmark, load_benchmark
+from harness.config.benchmark import Benchmark
 from harness.endpoints.accuracy import PointAccuracy, read_accuracy
 from harness.endpoints.curve import Band, Offline
 from harness.endpoints.numbers.both_definitions import DefinitionRow, both_definitions
@@ -117,7 +117,7 @@ def read_point(folder: Path, in_tree: Path | None = None) -> CurvePoint:
         steady=stated_block(point.get("steady_state") or block_of_summary(summary, concurrency)),
         warm_up=table(point, "warmup") if run is None or run.warm_up is None else to_builtins(run.warm_up),
         scored=files.find(ACCURACY) is not None,
-        accuracy=files.accuracy(_benchmark(point, config, run)),
+        accuracy=files.accuracy(load_endpoints_rules().benchmark_of_point(point, config, run)),
         settings=settings_of(point, config, system, run),
         run=run,
         definitions=tuple(both_definitions(run.own, summary)) if run and run.own else (),
@@ -166,13 +166,6 @@ def stated_in(path: Path | None, problems: list[str]) -> Fields:
         problems.append(f"{path}: {printable(found)}; {_REMEDY}")
         return {}
     return found
-
-
-def _benchmark(point: Fields, config: Fields, run: PointRun | None) -> Benchmark | None:
-    """A short rehearsal gives its model another name."""
-    if run is not None:
-        return load_benchmark(run.curve.benchmark)
-    return load_endpoints_rules().benchmark_of_point(point, config)
 
 
 def _concurrency(point: Fields, config: Fields, run: PointRun | None) -> int | None:
