@@ -102,7 +102,7 @@ class EndpointsRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     def benchmark_of_point(
         self, point: Fields, config: Fields, run: PointRun | None = None
     ) -> Benchmark | None:
-        """The definition in configs/ of the model: as this client ran it, else by point.yaml or config.yaml."""
+        """The definition in configs/ of the model that was run, or else that the files name."""
         if run is not None:
             return load_benchmark(run.curve.benchmark)
         model = self.model_of(str(point.get("model_name") or self.model_in(config)))
