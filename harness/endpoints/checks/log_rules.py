@@ -81,14 +81,15 @@ def _counts(files: PointFiles, log: RequestLog, where: str) -> Iterator[Finding]
     for name, counted in pairs:
         stated = whole(files.summary.get(name))
         if stated is not None and stated != counted:
-            text = f"{name} is {stated:,}"
-            expected = f"{counted:,} as in {where}"
-            yield finding("log-differs", files.where(SUMMARY), text, expected=expected)
+            yield _differs(files, f"{name} is {stated:,}", f"{counted:,}", where)
     duration_ns = number(files.summary.get("duration_ns"))
     if duration_ns is not None and duration_ns < (log.elapsed_s - _SPAN_TOLERANCE_S) * 1e9:
-        text = f"duration_ns is {duration_ns / 1e9:.1f} s"
-        expected = f"{log.elapsed_s:.1f} s as in {where}"
-        yield finding("log-differs", files.where(SUMMARY), text, expected=expected)
+        yield _differs(files, f"duration_ns is {duration_ns / 1e9:.1f} s", f"{log.elapsed_s:.1f} s", where)
+
+
+def _differs(files: PointFiles, text: str, found: str, where: str) -> Finding:
+    """Of a number in the summary that is not the log's."""
+    return finding("log-differs", files.where(SUMMARY), text, expected=f"{found} as in {where}")
 
 
 def _issue_time(files: PointFiles, log: RequestLog, where: str) -> Iterator[Finding]:
@@ -116,9 +117,7 @@ def _ttft(files: PointFiles, log: RequestLog, where: str) -> Iterator[Finding]:
     """Two runs of a point have the same counts, and not the same times."""
     stated, found = percentile_of(files.summary, "ttft", 90), log.ttft_p90_ns
     if stated is not None and abs(stated - found) > _TIME_TOLERANCE * found:  # never true of nan
-        text = f"the p90 of ttft is {stated / 1e6:.1f} ms"
-        expected = f"{found / 1e6:.1f} ms as in {where}"
-        yield finding("log-differs", files.where(SUMMARY), text, expected=expected)
+        yield _differs(files, f"the p90 of ttft is {stated / 1e6:.1f} ms", f"{found / 1e6:.1f} ms", where)
 
 
 def _tokens(files: PointFiles, counted: Samples, where: str) -> Iterator[Finding]:
@@ -129,12 +128,10 @@ def _tokens(files: PointFiles, counted: Samples, where: str) -> Iterator[Finding
     total = number(at(files.summary, "output_sequence_lengths", "total"))
     found = counted["output_tokens"].sum()
     if total is not None and total > (1 + _TOKEN_TOLERANCE) * found:
-        text = f"output_sequence_lengths.total is {total:,.0f}"
-        yield finding("log-differs", files.where(SUMMARY), text, expected=f"{found:,} as in {where}")
+        yield _differs(files, f"output_sequence_lengths.total is {total:,.0f}", f"{found:,}", where)
     stated, p90 = percentile_of(files.summary, "tpot", 90), percentile(tpot_ns(counted), 0.9)
     if stated is not None and not files.is_offline and stated < (1 - _TIME_TOLERANCE) * p90:
-        text = f"the p90 of tpot is {stated / 1e6:.2f} ms"
-        yield finding("log-differs", files.where(SUMMARY), text, expected=f"{p90 / 1e6:.2f} ms as in {where}")
+        yield _differs(files, f"the p90 of tpot is {stated / 1e6:.2f} ms", f"{p90 / 1e6:.2f} ms", where)
 
 
 def _window(files: PointFiles, log: RequestLog) -> Iterator[Finding]:
