@@ -52,12 +52,16 @@ class Openai:
     usage: bool = True
     repeats: bool = False
     """a chat repeats the ids of the prompt that it took"""
+    refuses: str = ""
+    """a field with which a request is refused"""
     status: int = 200
     page: bytes = b""
 
     def answer(self, path: str, body: dict) -> tuple[int, bytes]:
         if self.page or self.status != 200:
             return self.status, self.page or b'{"error":{"message":"no"}}'
+        if self.refuses and self.refuses in body:
+            return 400, b'{"error":{"message":"unknown field"}}'
         is_chat = path == "/v1/chat/completions"
         if not (is_chat and self.chat != "none") and path != "/v1/completions":
             return 404, b'{"detail":"Not Found"}'
@@ -145,12 +149,20 @@ def test_what_the_answers_hold_is_what_came(api, gives_ids, stream):
     assert [one.error for one in found.trials] == [None]
 
 
-def test_a_chat_with_ids_is_tried_with_two_lengths():
+@pytest.mark.parametrize(("prompt", "lengths"), [(PROMPT, [10, 5]), (PROMPT[:1], [1, 2])])
+def test_a_chat_with_ids_is_tried_with_two_lengths(prompt, lengths):
     """An ignored prompt may have the length of the first one by chance, not of both."""
     seen = []
     with served(Openai(chat="ids"), seen) as url:
-        tried(url, api="chat-ids")
-    assert [len(body["prompt_token_ids"]) for _, body in seen] == [len(PROMPT), len(PROMPT) // 2]
+        tried(url, api="chat-ids", prompt=prompt)
+    assert [len(body["prompt_token_ids"]) for _, body in seen] == lengths
+
+
+def test_a_replica_that_ignores_ids_is_one_whatever_the_others_do():
+    """Its count of an empty chat is that of the second prompt, which is not sent any more."""
+    with served(Openai(chat="ids")) as good, served(Openai()) as bad:
+        found = tried(good, bad, api="chat-ids", prompt=[7] * 2 * EMPTY_CHAT, to_the_end=True)
+    assert [one.error is None for one in found.trials] == [True, False]
 
 
 @pytest.mark.parametrize("length", [1, 9, 10])
@@ -180,6 +192,38 @@ def test_ids_that_chat_ignores(length, repeats):
 )
 def test_the_remedy_names_what_the_server_takes(server, api, spelling):
     assert refusal(server, api=api).endswith(f"; use {spelling}")
+
+
+def test_a_chat_that_counts_the_first_prompt_by_chance_is_no_remedy():
+    text = refusal(Openai(takes_ids=False), prompt=[7] * EMPTY_CHAT)
+    remedy = "--api completions-text (text in, ids out), or --api chat (text in, ids out)"
+    assert text.endswith(f"; use {remedy}")
+
+
+def test_the_remedy_names_the_backend_whose_options_the_server_takes():
+    """As of a gateway that does not name its engine, asked as Dynamo."""
+    server = Openai(refuses="nvext", takes_ids=False, chat="ids")
+    assert refusal(server, wire="dynamo").endswith("; use --backend vllm --api chat-ids (ids in, ids out)")
+
+
+def test_the_first_of_the_replicas_that_are_refused_has_the_remedy():
+    with served(Openai(takes_ids=False)) as a, served(Openai(takes_ids=False)) as b:
+        errors = [str(one.error) for one in tried(a, b, to_the_end=True).trials]
+    assert ["; use --api " in one for one in errors] == [True, False]
+
+
+def test_the_remedy_of_ids_is_tried_as_a_chat_with_the_fields_of_its_messages():
+    seen = []
+    with served(Openai(takes_ids=False), seen) as url:
+        (trial,) = tried(url, fields={"reasoning_effort": "low"}).trials
+    assert "or --api chat (text in, ids out)" in str(trial.error)
+    text = "The quick brown fox jumps over the lazy dog."
+    asked = [
+        (body.get("messages") or body["prompt"], "reasoning_effort" in body)
+        for _, body in seen
+        if body.get("messages") or isinstance(body.get("prompt"), str)
+    ]
+    assert (text, False) in asked and ([{"role": "user", "content": text}], True) in asked
 
 
 def test_the_remedy_of_a_chat_is_tried_without_the_fields_of_its_messages():
