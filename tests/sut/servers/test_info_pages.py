@@ -5,6 +5,7 @@ from msgspec import structs
 
 from harness.record.settled import Router
 from sut.client.endpoint import Access
+from sut.servers.discovery import discover
 from sut.servers.health import ask_health
 from sut.servers.info_client import InfoClient
 from sut.servers.info_pages import DYNAMO, LITELLM, SGLANG_ROUTER, SMG, VLLM_ROUTER, router_of
@@ -51,6 +52,31 @@ def test_relatives_of_the_gateway(health, name):
     assert fact.router == Router(name, None, 2)
 
 
+def test_what_llama_cpp_does_not_say_is_not_known():
+    """A model that is not loaded has no metadata yet."""
+    model = {"id": "tiny.gguf", "owned_by": "llamacpp", "meta": None}
+    props = {"default_generation_settings": None, "model_path": "/m/tiny.gguf"}
+    fact = fact_of({"/v1/models": {"data": [model]}, "/props": props}, "openai")
+    assert (fact.model, fact.model_path) == ("tiny.gguf", "/m/tiny.gguf")
+    assert (fact.context_length, fact.vocabulary_size) == (None, None)
+
+
+@pytest.mark.parametrize(("owner", "is_asked"), [("tensorrt_llm", False), ("vllm", True)])
+def test_statistics_that_are_removed_by_reading_are_left_to_the_run(owner, is_asked):
+    """TensorRT-LLM's /metrics is a list of the steps since the last request."""
+    asked = []
+
+    class Pages(dict):
+        def get(self, path, default=None):
+            asked.append(path)
+            return super().get(path, default)
+
+    table = Pages({"/health": b"", "/v1/models": {"data": [{"id": "m", "owned_by": owner}]}})
+    with pages(table) as url:
+        discover([url], "openai", Access(), 20)
+    assert ("/metrics" in asked) is is_asked
+
+
 # LiteLLM 1.108.7 in front of two servers, cut to what matters; it has no Server header.
 LITELLMS = {
     "/health": {
@@ -82,6 +108,7 @@ def test_a_gateway_that_fails_for_lack_of_a_key(monkeypatch):
     """LiteLLM 1.108.7 without a database answers 500 where it means 401."""
     with pages({"/health": (500, b"Internal Server Error")}) as url:
         assert "or wants a key (SGLANG_API_KEY or OPENAI_API_KEY)" in refusal(url)
+        assert refusal(url, key="mine").endswith("expected 200; the server is not ready")
 
 
 # Of sglang-router 0.3.2, SMG 1.13.0 and vllm-router 0.1.17, and the last one's /health, when one of two

@@ -39,6 +39,7 @@ RANK_1 = {
         (RANK_1 | {"internal_states": []}, RankListener(1, 2, 2), 64),
         # 16 ranks on two machines: each has eight.
         ({"deployment_info": {"nnodes": 2, "dp_size": 16, "dp_rank": 9}}, RankListener(9, 16, 8), None),
+        ({"deployment_info": {"dp_size": 4, "dp_rank": 3}}, RankListener(3, 4, 4), None),
         # Without data-parallel attention there is one.
         ({"dp_size": 1, "deployment_info": {"nnodes": 1, "dp_size": 1, "dp_rank": 0}}, None, None),
         ({"dp_size": 2, "deployment_info": None}, None, None),
