@@ -149,9 +149,17 @@ def test_a_configuration_without_streamed_answers_at_a_fixed_concurrency(run, wr
     assert found(run) == said
 
 
-def test_a_summary_without_a_duration(run):
-    edit(run, duration_ns=None)
-    assert ("issue-time", "duration_ns is missing") in found(run)
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ("duration_ns", [("issue-time", "duration_ns is missing")]),
+        ("n_samples_failed", [("failures", "n_samples_failed is missing")]),
+        ("n_samples_issued", []),  # the log has it
+    ],
+)
+def test_a_summary_that_lacks_a_count_of_the_log(run, field, said):
+    edit(run, **{field: None})
+    assert found(run) == said
 
 
 def test_of_a_dedicated_offline_run_neither_passes_nor_fragments_are_asked(tmp_path):
