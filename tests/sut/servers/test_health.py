@@ -193,7 +193,9 @@ def test_close_ends_the_questions(pipes):
     watch.close()
     wait_until(lambda: not watch._asking)
     assert asked
-    assert len(watch.outages) == 1  # it was out at the end
+    (outage,) = watch.outages
+    assert outage.startswith("http://a has been out of use for ")  # it was out at the end
+    assert not pipes[0][1].poll()  # and no worker is to trust it
 
 
 # Names as SGLang 0.5.23 and vLLM 0.32 write them; those of processes, HTTP and idleness change by themselves.
