@@ -133,6 +133,15 @@ def test_each_outage_is_an_event_that_names_its_server_once(pipes, caplog):
     assert caplog.messages[1].startswith("http://a was out of use for ")
 
 
+def test_an_outage_is_said_again_for_another_reason_only(pipes, caplog):
+    answers = iter(["refused", "refused", "reset", "reset", ""])
+    watch = watching(pipes, lambda url: next(answers))
+    watch.suspected(0)
+    wait_until(lambda: len(caplog.messages) == 3)
+    assert caplog.messages[:2] == ["replica out of use: refused", "replica out of use: reset"]
+    assert caplog.messages[2].endswith(" and is healthy again")
+
+
 def test_a_server_whose_name_has_another_address_is_used_there(pipes, monkeypatch, caplog):
     """Also where its health, asked at the new address, was never seen to fail."""
     there = Endpoint("http://b:1", "b", (AddressPair(2, ("10.0.0.9", 1)),), tls=False, head=b"")
