@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from harness.errors import ServerError
 from harness.record.journal import QUERIES_FILE, QUERY_ROW, encode_row
 from harness.record.run_events import EventLog
-from harness.record.server_changes import usable_samples
+from harness.record.server_changes import usable_samples, with_other_settings
 from sut.client.endpoint import Access, AddressPair, Endpoint
 from sut.servers import health
 from sut.servers.discovery import discover
@@ -400,6 +400,8 @@ def test_no_other_server(name, tmp_path):
     recheck, answer, warnings = asked_again(before, after, tmp_path, "openai" if LIST in before else "sglang")
     assert wrong in answer and bool(wrong) is bool(answer) is (recheck.urls[0] in answer)
     assert (recheck.changes, recheck.none_left(), usable_samples(tmp_path)) == ((), "", None)
+    kept = len([*with_other_settings(tmp_path)])  # asked twice, kept once
+    assert kept == (name in ("another setting", "no own pages at the start"))
     assert bool(warnings) is bool(words)
     assert all(word in warnings[0] for word in words)
 
