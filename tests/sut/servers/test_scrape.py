@@ -558,6 +558,16 @@ def test_amdsmi_without_its_library(tmp_path, monkeypatch, capsys, error):
     assert not capsys.readouterr().out
 
 
+@pytest.mark.parametrize("trusted", [True, False])
+def test_a_page_over_tls_needs_a_certificate_that_is_trusted(tmp_path, tls, certificate, trusted):
+    access = Access(ca_file=certificate[0] if trusted else None)
+    with StubServer(metrics=lambda: b"a_total 1\n", tls=tls) as stub:
+        server = replace(ENDED.servers[0], url=stub.url, wire="sglang")
+        found = scraped(MetricsScraper([server], tmp_path, access))
+    said = [text for text in found.without.values() if "CERTIFICATE_VERIFY_FAILED" in text]
+    assert (len(said), len(found.without)) == ((0, 0) if trusted else (1, 1))
+
+
 def test_tensorrt_llm_is_not_asked(tmp_path):
     """Its page takes away the statistics that it shows."""
     with StubServer(metrics=lambda: b"a 1\n") as stub:
