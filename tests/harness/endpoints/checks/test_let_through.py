@@ -359,6 +359,10 @@ SAID = {
         one("result_summary.json", lambda it: it.update(n_samples_failed="many")),
         ("failures", Severity.ERROR),
     ),
+    "no token in any point, of which the utilization would be a part of nothing": (
+        everywhere("result_summary.json", lambda it: it["output_sequence_lengths"].update(total=0)),
+        ("output-tokens", Severity.ERROR),
+    ),
     "failures of requests that nothing counts": (
         one("result_summary.json", lambda it: (it.pop("n_samples_issued"), it.update(n_samples_failed=5))),
         ("failures", Severity.ERROR),
