@@ -2,7 +2,8 @@
 # Set up this checkout: virtual environment, pinned dependencies, sample data. It can be repeated at any time.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
-unset PYTHONHOME # of another Python, as a cluster's modules set it
+# Of another Python, as a cluster's modules set them: pip would take its packages for those of the environment.
+unset PYTHONHOME PYTHONPATH
 unset PYTHONSAFEPATH # it would hide the checkout from its own programs
 
 venv=.venv
@@ -29,7 +30,7 @@ usage: ./setup.sh [OPTION]...
   --with-sglang    the same as --backend sglang
   --help           this text
 
-PYTHON names the interpreter (default: the first of python3.13, python3.12, python3.11, python3 with a supported version).
+PYTHON names the interpreter (default: the first of python3.13, python3.12, python3.11, python3 with a supported version and venv).
 EOF
 }
 
@@ -64,16 +65,20 @@ parse_options() {
     esac
 }
 
-# Print PYTHON, or the first interpreter whose version the pinned packages have wheels for.
+# Print PYTHON, or the first interpreter with venv whose version the pinned packages have wheels for.
 find_python() {
-    local name version seen='' names=(python3.13 python3.12 python3.11 python3)
+    local name version seen='' bare='' names=(python3.13 python3.12 python3.11 python3)
     for name in "${PYTHON:-${names[@]}}"; do
         version=$("$name" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || continue
         case $version in
-            3.11 | 3.12 | 3.13) echo "$name" && return ;;
+            3.11 | 3.12 | 3.13)
+                "$name" -c 'import venv, ensurepip' 2>/dev/null && echo "$name" && return
+                bare=${bare:-$name}
+                ;;
         esac
         seen+="${seen:+, }$name is $version"
     done
+    [[ -z $bare ]] || fail "$bare has no venv module; install it (Debian and Ubuntu: apt install python3-venv) or set PYTHON"
     fail "needs Python 3.11 to 3.13, found: ${seen:-none}${PYTHON:+ (PYTHON=$PYTHON)}; install python3.12 or set PYTHON"
 }
 
@@ -106,8 +111,6 @@ make_venv() {
     fi
     [[ ! -e $directory ]] || fail "$directory exists but is no working virtual environment; remove it"
     python=$(find_python)
-    "$python" -c 'import venv, ensurepip' 2>/dev/null ||
-        fail "$python has no venv module; install it (Debian and Ubuntu: apt install python3-venv)"
     echo "creating $directory with $("$python" --version)"
     "$python" -m venv "$directory" || fail "$python could not create $directory$(no_room "$directory")"
 }
@@ -151,6 +154,8 @@ require_compiler() {
 explain() {
     if grep -qE 'NameResolutionError|NewConnectionError|name resolution|Network is unreachable|ProxyError|ConnectTimeout' "$1"; then
         echo "no network, or no package index; see $1"
+    elif grep -q 'SSL module is not available' "$1"; then
+        echo "this Python cannot load its ssl module, as where LD_LIBRARY_PATH has another OpenSSL: unset it, or set PYTHON; see $1"
     else
         echo "$(grep -m1 '^ERROR' "$1" || tail -n 1 "$1"); see $1"
     fi

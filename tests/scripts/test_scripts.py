@@ -63,12 +63,12 @@ def checkout(tmp_path):
 FAKE_PYTHON = """
 case "$*" in
     *sys.version_info*) echo ${FAKE_VERSION:-3.12} ;;
-    *"import venv, ensurepip"*) exit ${FAKE_NO_VENV:-0} ;;
+    *"import venv, ensurepip"*) [[ $0 != *"${FAKE_NO_VENV:-none}" ]] ;;
     --version) echo Python ${FAKE_VERSION:-3.12}.0 ;;
     "-m venv "*) [[ -z ${FAKE_NO_ROOM:-} ]] || exit 1
         mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
     "-m pip install "*)
-        echo "$*" >>"$PIP_CALLS"
+        echo "${PYTHONPATH:-}${PYTHONHOME:-}$*" >>"$PIP_CALLS"
         if [[ -n ${FAKE_PIP_ERROR:-} ]]; then echo "$FAKE_PIP_ERROR" && exit 1; fi
         ;;
 esac
@@ -153,9 +153,10 @@ SETUP_ERRORS = [
     ([], {"FAKE_VERSION": "3.14", "PATH": "tools"}, "needs Python 3.11 to 3.13, found: "),
     ([], {"FAKE_VERSION": "3.10"}, "found: "),  # no other one takes the place of PYTHON
     ([], {"PYTHON": "python-3.99"}, "found: none (PYTHON=python-3.99); install python3.12 or set PYTHON"),
-    ([], {"FAKE_NO_VENV": "1"}, "has no venv module; install it"),
+    ([], {"FAKE_NO_VENV": "of-the-test"}, "has no venv module; install it"),
     ([], {"FAKE_PIP_ERROR": "NewConnectionError: refused"}, "failed: no network, or no package index"),
     ([], {"FAKE_PIP_ERROR": "ERROR: No matching distribution"}, "failed: ERROR: No matching distribution"),
+    ([], {"FAKE_PIP_ERROR": "SSL module is not available"}, "failed: this Python cannot load its ssl module"),
     (["--venv"], {}, "--venv needs a directory"),
     (["--with-everything"], {}, "unknown option --with-everything"),
     (["--backend"], {}, "--backend needs a name"),
@@ -175,6 +176,17 @@ def test_setup_says_what_is_wrong_in_one_line(checkout, arguments, environment, 
     result, _ = setup(checkout, *arguments, **environment)
     assert (result.returncode, result.stderr.count("\n")) == (2, 1)
     assert message in result.stderr
+
+
+def test_setup_passes_a_python_without_venv_by(checkout):
+    """As a conda environment's, or Ubuntu's without its package; the variables are a cluster's modules'."""
+    for name in ("python3.13", "python3.12"):
+        stand_in(checkout / "bin", name, FAKE_PYTHON.replace("echo Python", f"echo {name}"))
+    path = f"{checkout / 'bin'}:{os.environ['PATH']}"
+    others = {"PYTHONPATH": "/other", "PYTHONHOME": "/other", "FAKE_NO_VENV": "3.13"}
+    result, calls = setup(checkout, PATH=path, PYTHON="", **others)
+    assert "creating .venv with python3.12 " in result.stdout, result.stderr
+    assert calls == [locked("run"), locked("programs"), locked("embedded")]
 
 
 def test_setup_repeats_what_pip_could_not_do(checkout):
