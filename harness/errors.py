@@ -62,7 +62,7 @@ _REMEDIES = {
     errno.ENOENT: "it was removed during the run; leave the output folder as it is until the run ends",
     errno.EACCES: "let this user reach it, or name another place",
     errno.ENAMETOOLONG: "choose a shorter name",
-    errno.EROFS: "the file system has become read-only: see dmesg for errors of the disk",
+    errno.EROFS: "the file system is mounted read-only, or has become so: see dmesg for errors of the disk",
     errno.EIO: "the disk reports errors: see dmesg",
 }
 

@@ -33,6 +33,11 @@ from tests.runs import ROOT
             OSError(errno.ENOENT, "No such file or directory", "/proc/self/fd"),
             "/proc/self/fd: No such file or directory; mount it (mount -t proc proc /proc)",
         ),
+        (
+            OSError(errno.EROFS, "Read-only file system", "/d/run.json"),
+            "/d/run.json: Read-only file system; the file system is mounted read-only, or has become so: see "
+            "dmesg for errors of the disk",
+        ),
         (OSError(errno.EXDEV, "Cross-device"), "Cross-device; check the machine's limits and disks"),
         (OSError("no number"), "no number; check the machine's limits and disks"),
         (MemoryError(), "out of memory; free memory, or lift the limit on it (ulimit -v)"),
