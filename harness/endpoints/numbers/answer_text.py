@@ -1,9 +1,9 @@
 """The text of an answer's ids in parts, as a server with OpenAI's protocol gives it to its client."""
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 Text = Callable[[TokenIds], str]
+AnswerOf = Callable[[TokenIds, int], Answer]
+"""the answer of ids, its first fragment of this many of them, or of more until they show a character; 0: it
+was not streamed"""
 
 _FIRST_SPECIAL = min(o200k.SPECIAL.values())
 START = o200k.SPECIAL["<|start|>"]
@@ -26,53 +29,31 @@ _MOST_HELD = 64  # ids after which a beginning without a character is no longer 
 _INCOMPLETE = "\ufffd"  # for bytes that are not yet a character: servers hold them back
 
 
-class AnswerText(Protocol):
-    """Text of answers of one model."""
-
-    def answer(self, ids: TokenIds, first: int) -> Answer:
-        """The answer, whose first fragment is of the ``first`` ids, or of more until they show a character.
-
-        0 for an answer that was not streamed.
-        """
-
-
 @cache
-def open_text(tokenizer: Path | None) -> AnswerText:
+def open_text(tokenizer: Path | None) -> AnswerOf:
     """The text of a model's answers, by its folder or tokenizer.json; None is gpt-oss. Raises ConfigError.
 
     A process loads each once.
     """
     if tokenizer is None:
-        return HarmonyChannels()
+        return harmony_answer
     loaded = load_tokenizer(tokenizer)
-    return HarmonyChannels() if is_gpt_oss(loaded) else PlainText(loaded)
+    return harmony_answer if is_gpt_oss(loaded) else partial(_plain_answer, loaded)
 
 
-class PlainText:
+def _plain_answer(tokenizer: "Tokenizer", ids: TokenIds, first: int) -> Answer:
     """Everything but special tokens is output; a thought stands in it as the model writes it."""
-
-    def __init__(self, tokenizer: "Tokenizer") -> None:
-        self._tokenizer = tokenizer
-
-    def answer(self, ids: TokenIds, first: int) -> Answer:
-        """As AnswerText."""
-        return Answer(_parts(self._text, ids, first))
-
-    def _text(self, ids: TokenIds) -> str:
-        return str(self._tokenizer.decode(ids.tolist(), skip_special_tokens=True))
+    return Answer(_parts(lambda some: tokenizer.decode(some.tolist(), skip_special_tokens=True), ids, first))
 
 
-class HarmonyChannels:
+def harmony_answer(ids: TokenIds, first: int) -> Answer:
     """The analysis channel is reasoning, the others are output; text without a channel is output."""
-
-    def answer(self, ids: TokenIds, first: int) -> Answer:
-        """As AnswerText."""
-        parts = _channels(ids, first)
-        # A first event may hold nothing but markers.
-        if len(parts.thought):
-            thought = _parts(o200k.decode, parts.thought, first and max(parts.first_thought, 1))
-            return Answer(o200k.decode(parts.output), thought)
-        return Answer(_parts(o200k.decode, parts.output, first and max(parts.first_output, 1)))
+    parts = _channels(ids, first)
+    # A first event may hold nothing but markers.
+    if len(parts.thought):
+        thought = _parts(o200k.decode, parts.thought, first and max(parts.first_thought, 1))
+        return Answer(o200k.decode(parts.output), thought)
+    return Answer(_parts(o200k.decode, parts.output, first and max(parts.first_output, 1)))
 
 
 class _Channels(NamedTuple):

@@ -135,7 +135,7 @@ def _answers(journal: Path, rows: Rows) -> dict[int, QueryAnswer]:
 
 
 def _lines(tokenizer: Path | None, batch: _Batch) -> bytes:
-    text, lines = open_text(tokenizer), []
+    answer_of, lines = open_text(tokenizer), []
     for moment, row in zip(batch.moments, batch.rows, strict=True):
         kind, query_id = _KINDS[moment["kind"]], int(row["query_id"])
         more: dict[str, Any] = {}
@@ -143,7 +143,7 @@ def _lines(tokenizer: Path | None, batch: _Batch) -> bytes:
             more = {"data": _NO_PROMPT}
         elif kind == form.COMPLETE:
             kept = batch.answers[query_id]
-            answer = text.answer(kept.place.output_ids(), kept.visible_tokens)
+            answer = answer_of(kept.place.output_ids(), kept.visible_tokens)
             finish = FINISH_REASONS[row["finish"]]
             more = {"data": answer, "finish_reason": finish, "worker_id": int(row["worker"])}
         elif kind == form.FAILED:

@@ -6,7 +6,7 @@ import pytest
 
 from harness.dataset import tokenizer as o200k
 from harness.endpoints.numbers import event_writer
-from harness.endpoints.numbers.answer_text import HarmonyChannels, open_text
+from harness.endpoints.numbers.answer_text import harmony_answer, open_text
 from harness.endpoints.numbers.event_reader import read_events
 from harness.endpoints.numbers.event_record import Answer
 from harness.endpoints.numbers.event_writer import write_events
@@ -168,12 +168,12 @@ FINAL = (START, "assistant", CHANNEL, "final", MESSAGE, "It is 42.", RETURN)
     ],
 )
 def test_text_of_harmony(parts, first, answer):
-    assert HarmonyChannels().answer(harmony(*parts), first) == answer
+    assert harmony_answer(harmony(*parts), first) == answer
 
 
 def test_plain_text_has_no_special_tokens():
     end = reader()._tokenizer.token_to_id("<|eot_id|>")
     ids = np.append(ids_of("One two three"), end).astype(np.int32)
-    text = open_text(TOKENIZER).answer(ids, 1)
+    text = open_text(TOKENIZER)(ids, 1)
     assert "".join(text.output) == "One two three"
     assert len(text.output) == 2
