@@ -69,6 +69,7 @@ def curve_facts(
 ) -> CurveFacts:
     """From all points, of which one at least is at a fixed concurrency: C_max, Offline, the highest rate."""
     fixed = [one.concurrency for one in runs if not one.dedicated]
+    dedicated = {one.name: "dedicated" for one in runs if one.dedicated}
     ours = [one.run for one in runs if one.run is not None]
     curve = ours[0].curve if ours else None
     c_max = system.system.max_supported_concurrency or (curve.c_max if curve else max(fixed))
@@ -82,21 +83,14 @@ def curve_facts(
         power=power_of(system),
         c_max=c_max,
         c_min_override=override,
-        offline=dict(_offline(runs, c_max)),
+        # Without a run of its own, the point at C_max is elected.
+        offline=dedicated or {one.name: "elected" for one in runs if one.concurrency == c_max},
         highest_tps=max(one.system_tps for one in runs),
         framework=system.system.serving_framework or ", ".join(engines),
         network=first.network if first else None,
         label=NOT_A_RESULT if ours else None,
         seed_sets=seed_sets,
     )
-
-
-def _offline(runs: Sequence[RunFacts], c_max: int) -> Iterator[tuple[str, str]]:
-    """The dedicated run; without one the point at C_max is elected."""
-    dedicated = [one.name for one in runs if one.dedicated]
-    elected = [one.name for one in runs if one.concurrency == c_max and not dedicated]
-    yield from ((name, "dedicated") for name in dedicated)
-    yield from ((name, "elected") for name in elected)
 
 
 def point_yaml(one: RunFacts, of: CurveFacts) -> Json:
