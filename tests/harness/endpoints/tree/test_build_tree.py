@@ -443,10 +443,7 @@ def test_replicas_of_a_disaggregated_system_are_not_counted(stated, tmp_path):
 @pytest.mark.parametrize("score", [{"exact_match": 0.9}, 0.9], ids=["named", "a number"])
 def test_scores_of_a_short_rehearsal_have_no_name_of_the_benchmarks(score, tmp_path):
     """By their names MLCommons's checker would gate them."""
-    write_runs(tmp_path)
-    of = curve(short=True)
-    for point in of.points:
-        write_point_run(tmp_path / RUNS / point.name, point_run(point, of))
+    write_runs(tmp_path, short=True)
     entry = {"dataset_name": "a", "score": score, "unit_samples": 4, "dataset_type": "accuracy"}
     (tmp_path / RUNS / "r64" / ACCURACY).write_text(json.dumps({"accuracy_scores": [entry]}))
     written = json.loads((tree_of(tmp_path).curve / "r64" / "accuracy_results.json").read_text())
@@ -459,10 +456,7 @@ def test_scores_of_a_short_rehearsal_have_no_name_of_the_benchmarks(score, tmp_p
 @pytest.mark.parametrize("short", [False, True])
 def test_a_short_rehearsal_does_not_name_the_dataset_of_the_rules(short, tmp_path):
     """It ran a part of it, or a sample: MLCommons's checker would count passes of the official one."""
-    write_runs(tmp_path)
-    of = curve(short=short)
-    for point in of.points:
-        write_point_run(tmp_path / RUNS / point.name, point_run(point, of))
+    write_runs(tmp_path, short=short)
     text = SYSTEM.replace("[dataset]", '[dataset]\ndataset_name = "the complete one"')
     named = read_yaml(tree_of(tmp_path, text).curve / "r64" / POINT_YAML)
     assert (named["dataset"] == "mlperf_gpt_oss_performance") is not short
