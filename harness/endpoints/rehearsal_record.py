@@ -1,6 +1,6 @@
 """rehearsal.json: the plan of a rehearsal and what all its points share; whether a repeated one continues."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -36,21 +36,19 @@ class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):
 
     def differences(self, other: "Rehearsal") -> Iterator[str]:
         """What keeps the points of ``self`` from being those of ``other``, ``name: mine, not theirs``."""
-        for name in ("dataset_sha256", "accuracy_sha256", "tokenizer_sha256", "engine", "version", "model"):
-            yield from _different(name, getattr(self, name), getattr(other, name))
-        for name in SamplingParameters.__struct_fields__:
-            yield from _different(name, getattr(self.parameters, name), getattr(other.parameters, name))
-        theirs = other.curve
+        names = ("dataset_sha256", "accuracy_sha256", "tokenizer_sha256", "engine", "version", "model")
+        yield from _different(self, other, names)
+        yield from _different(self.parameters, other.parameters, SamplingParameters.__struct_fields__)
         # The cohort of a submission changes no request.
-        mine = replace(self.curve, seeds=replace(self.curve.seeds, cohort=theirs.seeds.cohort))
-        for name in Curve.__struct_fields__:
-            yield from _different(name, getattr(mine, name), getattr(theirs, name))
+        mine = replace(self.curve, seeds=replace(self.curve.seeds, cohort=other.curve.seeds.cohort))
+        yield from _different(mine, other.curve, Curve.__struct_fields__)
 
 
-def _different(name: str, mine: object, theirs: object) -> Iterator[str]:
-    if mine != theirs:
-        shown = "" if isinstance(mine, tuple) else f": {mine}, not {theirs}"
-        yield f"{name}{shown}"
+def _different(mine: object, theirs: object, names: Iterable[str]) -> Iterator[str]:
+    for name in names:
+        one, other = getattr(mine, name), getattr(theirs, name)
+        if one != other:
+            yield name if isinstance(one, tuple) else f"{name}: {one}, not {other}"
 
 
 def write_rehearsal(folder: Path, rehearsal: Rehearsal) -> None:
