@@ -9,11 +9,9 @@ from harness.endpoints.accuracy import PointAccuracy
 from harness.endpoints.curve import Point
 from harness.endpoints.official_files import percentile_of
 from harness.endpoints.point_run import PointRun
-from harness.progress.progress_line import LiveLine, ProgressBar
+from harness.progress.progress_line import LiveLine, ProgressBar, ProgressPrinter, ProgressSnapshot
 from harness.record.settled import ServerInfo
 from harness.rows.eval_plan import EvalPlan
-from harness.rows.eval_result import EvalResult
-from harness.rows.rows_console import RowsConsole
 from harness.text import by_kind, counted, duration, labelled, milliseconds, show
 
 _PLAIN_EVERY_S = 30.0  # between two lines of progress in a log file or a pipe
@@ -69,14 +67,12 @@ class RehearsalConsole:
         self.warn(found.warnings)
 
 
-class AccuracyConsole(RowsConsole):
+class AccuracyConsole:
     """Prints the accuracy run of a point (sut.endpoints.accuracy.AccuracyWatcher)."""
 
-    WRITTEN = "answers"
-
     def __init__(self, point: Point, console: RehearsalConsole) -> None:
-        super().__init__(sys.argv)
         self._point, self._console = point, console
+        self._progress = ProgressPrinter()
 
     def earlier(self, first_line: str) -> None:
         """Nothing: the number of answers follows, and the score of a complete run."""
@@ -89,13 +85,13 @@ class AccuracyConsole(RowsConsole):
         self._console.say(f"{self._point.name}: accuracy, {counted(samples, 'sample')}{found}")
         self._console.warn(warnings)
 
-    def heading(self, plan: EvalPlan, samples: int) -> tuple[str, str]:
-        """Of ``plan``, which has one line here."""
-        raise NotImplementedError
+    def progress(self, snapshot: ProgressSnapshot) -> None:
+        """Once a second."""
+        self._progress(snapshot)
 
-    def lines(self, result: EvalResult) -> list[str]:
-        """Nothing: the score follows."""
-        return []
+    def written(self, done: int, total: int) -> None:
+        """After each row of the table of answers."""
+        self.graded(done, total, "answers written")
 
     def graded(self, done: int, total: int, what: str) -> None:
         """An output or a program was graded."""
