@@ -156,7 +156,7 @@ def _records_of_others(request: BuildRequest) -> Iterator[RunRecord]:
 
 def _incomplete(request: BuildRequest, system: Mapping[str, Any], has_runs: bool) -> Iterator[Gap]:
     """An incomplete system description. That of a rehearsal may be."""
-    known = system if has_runs else dict.fromkeys(FROM_RUNS, "from run.json") | {**system}
+    known = system if has_runs else {**system, **dict.fromkeys(FROM_RUNS, "from run.json")}
     issues = [] if request.rehearsal else system_issues(known, request.rules.system, request.folders)
     if text := "; ".join(issues):
         yield Gap(

@@ -302,6 +302,14 @@ def test_a_benchmark_has_its_own_measurements(both_benchmarks, tmp_path, capsys)
     assert "deepseek-r1" in one_line(capsys)
 
 
+def test_before_the_first_run_nothing_is_asked_for_that_a_run_shows(info, tmp_path, capsys):
+    (tmp_path / "results/offline").mkdir(parents=True)
+    write_info(tmp_path, without=["cooling"])
+    assert build(tmp_path / "results") == 2
+    ((what, _),) = gaps(refused(capsys))["a text edit"]
+    assert what.endswith("empty: cooling")
+
+
 def test_an_empty_folder_of_results(info, tmp_path, capsys):
     (tmp_path / "results").mkdir()
     words = ["build", "--results", str(tmp_path / "results"), "--submission", str(info)]
