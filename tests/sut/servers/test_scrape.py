@@ -602,6 +602,14 @@ def test_a_defect_of_its_writer_is_a_warning(tmp_path, monkeypatch, part, missin
     assert [path.name for path in tmp_path.iterdir()] == files
 
 
+def test_rows_that_have_no_room_are_a_warning(tmp_path, monkeypatch):
+    monkeypatch.setattr("harness.record.server_metrics._MOST_OTHER_ROWS", 1)
+    with StubServer(metrics=lambda: b"a 1\nb 2\n") as stub:
+        found = scraped(scraper_of(tmp_path, stub.url))
+    assert found.warnings == (f"{SERVER_METRICS} reached its largest size and is not complete",)
+    assert [row["value"] for row in rows(tmp_path)] == [1.0]
+
+
 def test_a_folder_that_is_gone_is_a_warning(tmp_path):
     with StubServer(metrics=lambda: b"a 1\n") as stub:
         (warning,) = scraped(scraper_of(tmp_path / "gone", stub.url)).warnings
