@@ -371,6 +371,10 @@ SAID = {
         one("result_summary.json", lambda it: it.pop("duration_ns")),
         ("issue-time", Severity.ERROR),
     ),
+    "no duration of Offline, whose rate is compared with C_max's": (
+        one("result_summary.json", lambda it: it.pop("duration_ns"), SAMPLES),
+        ("issue-time", Severity.ERROR),
+    ),
 }
 
 

@@ -171,6 +171,9 @@ def test_of_a_dedicated_offline_run_neither_passes_nor_fragments_are_asked(tmp_p
     assert found(run) == []
     edit(run, output_sequence_lengths={"total": SIZE + 1})
     assert found(run) == [("log-differs", f"output_sequence_lengths.total is {SIZE + 1}")]
+    edit(run, output_sequence_lengths={"total": SIZE})
+    write_log(run / EVENTS, count=SIZE, seconds=1198.5)
+    assert found(run) == [("issue-time", "the run lasts 1199.5 s")]
 
 
 def test_a_log_that_cannot_be_read_says_nothing_of_the_salt(run):
