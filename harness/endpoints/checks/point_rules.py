@@ -273,7 +273,8 @@ def _summary(files: PointFiles) -> Iterator[Finding]:
     if failed is None:
         yield finding("failures", where, f"n_samples_failed is {shown(summary.get('n_samples_failed'))}")
     elif failed:
-        yield finding("failures", where, f"{failed:,} of {issued or 0:,} requests failed")
+        of_issued = "" if issued is None else f" of {issued:,}"
+        yield finding("failures", where, f"{failed:,}{of_issued} requests failed")
     if summary.get("complete", True) is not True or summary.get("state") in ("interrupted", "INTERRUPTED"):
         text = f"complete is {shown(summary.get('complete'))}, state {shown(summary.get('state'))}"
         yield finding("incomplete", where, text)
@@ -297,7 +298,7 @@ def whole_passes(files: PointFiles, where: str, issued: int | None) -> Iterator[
     size = files.dataset_size
     if issued is None or not size:
         text = "the size of the dataset is not known" if issued is not None else "n_samples_issued is missing"
-        remedy = "state datasets[].samples in config.yaml" if issued else "write the summary again"
+        remedy = "write the summary again" if issued is None else "state datasets[].samples in config.yaml"
         yield finding("whole-passes", where, text, remedy=remedy, severity=Severity.UNKNOWN)
     elif issued % size or not issued:
         text = f"{issued:,} samples issued: {issued // size} passes and {issued % size:,} samples"

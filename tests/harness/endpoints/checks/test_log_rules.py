@@ -162,6 +162,31 @@ def test_a_summary_that_lacks_a_count_of_the_log(run, field, said):
     assert found(run) == said
 
 
+@pytest.mark.parametrize(
+    ("issued", "failed", "said"), [(None, 5, "5 requests failed"), (400, 5, "5 of 400 requests failed")]
+)
+def test_failures_of_a_summary(run, issued, failed, said):
+    (run / EVENTS).unlink()
+    edit(run, n_samples_issued=issued, n_samples_failed=failed)
+    assert found(run) == [("failures", said)]
+
+
+@pytest.mark.parametrize(
+    ("issued", "got", "remedy"),
+    [
+        (None, "n_samples_issued is missing", "write the summary again"),
+        (0, "the size of the dataset is not known", "state datasets[].samples in config.yaml"),
+        (400, "the size of the dataset is not known", "state datasets[].samples in config.yaml"),
+    ],
+)
+def test_passes_that_cannot_be_counted(run, issued, got, remedy):
+    (run / EVENTS).unlink()
+    edit(run, n_samples_issued=issued)
+    (run / CONFIG).write_text((run / CONFIG).read_text().replace("samples:", "count:"))
+    said = [(one.got, one.remedy) for one in check_tree(run) if one.rule == "whole-passes"]
+    assert said == [(got, remedy)]
+
+
 def test_of_a_dedicated_offline_run_neither_passes_nor_fragments_are_asked(tmp_path):
     """Sections 5.7 and 6.2 of the rules: one pass, its time to the last completion, throughput only."""
     run = write_run(tmp_path / "offline", OFFLINE)
