@@ -434,17 +434,27 @@ def test_a_tree_on_which_mlcommons_s_checker_fails(rehearsal):
     assert line.severity is Severity.ERROR and "RecursionError" in line.got
 
 
-@pytest.mark.parametrize("what", ["missing", "a file", "an empty folder", "a folder of others"])
-def test_what_holds_nothing_to_check_is_refused(tmp_path, what):
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("missing", "does not exist"),
+        ("a file", "is no folder"),
+        ("an empty folder", "holds no point"),
+        ("a folder of others", "holds no point"),
+    ],
+)
+def test_what_holds_nothing_to_check_is_refused(tmp_path, what, said):
     path = tmp_path / "given"
     if what == "a file":
         path.write_text("")
     elif what != "missing":
         path.mkdir()
+    if what == "a folder of others":
         (path / "others").mkdir()
     with pytest.raises(ConfigError) as raised:
         check_tree(path)
-    assert str(path) in str(raised.value) and "expected" in str(raised.value)
+    looks = "a folder with results/, a rehearsal's folder, or run folders with config.yaml"
+    assert str(raised.value) == f"{path}: {said}, expected {looks}"
 
 
 def nested(path: Path, open_: str, count: int = 5 << 20) -> None:
