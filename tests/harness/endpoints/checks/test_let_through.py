@@ -355,6 +355,10 @@ SAID = {
         one("result_summary.json", lambda it: it.pop("n_samples_issued")),
         ("whole-passes", Severity.UNKNOWN),
     ),
+    "no request at all, where section 6.4 wants a positive multiple of the dataset": (
+        one("result_summary.json", lambda it: it.update(n_samples_issued=0)),
+        ("whole-passes", Severity.ERROR),
+    ),
     "no number of failures": (
         one("result_summary.json", lambda it: it.update(n_samples_failed="many")),
         ("failures", Severity.ERROR),

@@ -139,6 +139,7 @@ def test_one_answer_may_have_a_single_fragment(run, count, severity):
         ("streaming: 'on'", "streaming: on", []),  # true in YAML 1.1, as the official client reads it
         ("streaming: 'on'", "streaming: off", [("streaming", "model_params.streaming is false")]),
         ("  type: concurrency", "  of: concurrency", [("load-pattern", "the load pattern is not stated")]),
+        ("  type: concurrency", "  type: poisson", [("load-pattern", "the load pattern is poisson")]),
     ],
 )
 def test_a_configuration_without_streamed_answers_at_a_fixed_concurrency(run, written, by, said):
