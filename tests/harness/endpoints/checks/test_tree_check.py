@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from harness.endpoints.checks.check_command import check, finding_lines
 from harness.endpoints.checks.checked_point import PointFiles
-from harness.endpoints.checks.finding import Finding, Severity, finding
+from harness.endpoints.checks.finding import OFFICIAL, Finding, Severity, finding
 from harness.endpoints.checks.official_checker import check_officially, interpreter
 from harness.endpoints.checks.request_log import read_log
 from harness.endpoints.checks.tree_check import check_tree
@@ -375,6 +375,49 @@ def test_a_short_rehearsal_is_not_blamed_for_its_length(tmp_path, short):
     headings = [line for line in rest if line.endswith("):")]
     assert headings == ([] if short else [f"{Severity.ERROR} ({len(found)}):"])
     assert check(Options(run)) == (EXIT_VALID if short else EXIT_THRESHOLD)
+
+
+def official(level: int) -> Finding:
+    got = f"point r{level} scores {level}.5"
+    return Finding("accuracy-gate", f"r{level}", got, "", "repeat it", Severity.ERROR, "§4.3", OFFICIAL)
+
+
+def test_alike_findings_are_one_line_and_all_are_counted():
+    """MLCommons's sentences name the point; those of warnings of its are no errors of its."""
+    short = [finding(rule, "r8", "", severity=Severity.REHEARSED) for rule in ("salt", "accuracy", "salt")]
+    warning = msgspec.structs.replace(official(1), severity=Severity.WARNING)
+    ours = finding("salt", "r8", "off", expected="64 bits", remedy="switch it on")
+    unknown = [finding("not-recomputed", f"r{level}", "no log", remedy="") for level in (1, 8, 64)]
+    assert [*finding_lines([*unknown, official(8), ours, official(64), warning, *short])] == [
+        "too short to tell (3): accuracy, salt",
+        "not checked (3):",
+        "  r1 and 2 other places: [not-recomputed §4.4] no log",
+        "warning (1):",
+        "  r1: [accuracy-gate §4.3] point r1 scores 1.5; repeat it (MLCommons's checker)",
+        "error (3):",
+        "  r8 and 1 other place: [accuracy-gate §4.3] point r8 scores 8.5; repeat it (MLCommons's checker)",
+        "  r8: [salt §2.9.5.1] off, expected 64 bits; switch it on",
+        f"3 errors (2 of MLCommons's checker), 1 warning, 3 too short to tell, 3 not checked; {NOT_A_RESULT}",
+    ]
+    assert [*finding_lines([])] == [f"0 errors, 0 warnings; {NOT_A_RESULT}"]
+
+
+def test_a_check_is_printed_as_lines_or_as_one_object(tmp_path, capsys):
+    """Exit code 5 where one error is among what else there is."""
+    run = write_run(tmp_path / "r64")
+    assert check(Options(run)) == EXIT_VALID
+    assert capsys.readouterr().out.endswith(f"; {NOT_A_RESULT}\n")
+    (run / ACCURACY).parent.mkdir()
+    write(run / ACCURACY, {"accuracy_scores": [{"score": 0.835, "unit_samples": 4395, "salted": True}]})
+    (run / EVENTS).unlink()
+    assert check(Options(run, json=True)) == EXIT_THRESHOLD
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["label"] == NOT_A_RESULT
+    assert {one["rule"]: one["severity"] for one in printed["findings"]} == {
+        "accuracy-salt": "error",
+        "not-recomputed": "not checked",
+        "salt": "not checked",
+    }
 
 
 @pytest.mark.parametrize("short", [False, True])
