@@ -1,7 +1,7 @@
 """The API in which a server is asked, and what its answers hold: settled by trial requests."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec import structs
@@ -22,15 +22,8 @@ _REMEDY_S = 60.0
 _TEXT = b'"The quick brown fox jumps over the lazy dog."'
 _MESSAGES = b'[{"role":"user","content":%b}]' % _TEXT
 _ALIKE = "other replicas take it: start this one as they are, or do not name it"
-_BACKENDS: dict[Dialect, Backend] = {
-    "sglang": "sglang",
-    "openai": "vllm",
-    "trtllm": "trtllm",
-    "dynamo": "dynamo",
-    "llamacpp": "openai",
-}
-# Servers whose pages do not show which of these they are.
-_UNNAMED: tuple[Dialect, ...] = ("openai", "dynamo")
+# Servers whose pages do not show which of these they are: the dialect, and its --backend.
+_UNNAMED: Mapping[Dialect, Backend] = {"openai": "vllm", "dynamo": "dynamo"}
 
 EndpointsOf = Callable[[Sequence[str], str], list[Endpoint]]  # of these URLs, for requests with this path
 
@@ -184,7 +177,7 @@ def _others(refused: Protocol) -> Iterator[list[Protocol]]:
 
 def _spelled(protocol: Protocol, refused: Protocol) -> str:
     """``--api completions (ids in, ids out)``."""
-    words = [] if protocol.dialect == refused.dialect else [f"--backend {_BACKENDS[protocol.dialect]}"]
+    words = [] if protocol.dialect == refused.dialect else [f"--backend {_UNNAMED[protocol.dialect]}"]
     if not words or protocol.api != own_protocol(protocol.dialect).api:
         words.append(f"--api {protocol.api}")
     return f"{' '.join(words)} ({protocol.prompts} in, {protocol.answers} out)"
