@@ -285,6 +285,14 @@ def test_replicas_that_differ_in_what_comes_back(first):
     assert "other replicas" in str(error)
 
 
+def test_a_replica_that_gives_broken_ids_is_not_asked_for_text():
+    """Which it would give beside one that gives no ids; a server that gives ids has to give right ones."""
+    with served(Openai(gives_ids=False)) as a, served(Openai(ids=3)) as b:
+        found = tried(a, b, to_the_end=True)
+    assert found.protocol.answers == "ids"
+    assert all(one.error for one in found.trials)
+
+
 def test_replicas_without_ids_beside_one_that_is_dead():
     with served(Openai(gives_ids=False)) as a, refused_url() as b, served(Openai(gives_ids=False)) as c:
         found = tried(a, b, c, to_the_end=True)
