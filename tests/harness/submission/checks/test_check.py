@@ -43,6 +43,7 @@ from tests.harness.submission.checks.damages import (
     INTERACTIVE,
     MULTI_STREAM,
     OFFLINE,
+    POINTER,
     RUN,
     TEST07,
     TTFT,
@@ -274,6 +275,13 @@ TAKEN = {
     "a scenario in small letters": (rename("Offline", "offline"), []),
     "a test of another model, whose log can be read": (
         write(f"Offline/TEST01/{RUN}/{DETAIL}", ':::MLLOG {"key": "loadgen_version", "value": "6.0.1"}\n'),
+        [],
+    ),
+    "an archive and a git-lfs pointer among the code": (
+        both(
+            write(f"{ORGANISATION}/src/model.zip", "PK"),
+            write(f"{ORGANISATION}/src/weights.bin", POINTER),
+        ),
         [],
     ),
     "a file beside the scenarios": (write("notes.txt", "of all scenarios\n"), []),
