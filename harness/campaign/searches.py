@@ -116,8 +116,13 @@ def adopt(run: Path, performance: Path) -> None:
     require_unlocked(performance)
     staged = performance.with_name(f".{performance.name}.adopted")
     shutil.rmtree(staged, ignore_errors=True)
-    staged.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copytree(run, staged, copy_function=link_or_copy)
+    staged.mkdir(parents=True)
+    for path in sorted(run.rglob("*")):  # folders come before what is in them
+        target = staged / path.relative_to(run)
+        if path.is_dir():
+            target.mkdir()
+        else:
+            link_or_copy(path, target)
     move_aside_existing(performance)
     free_reserve(performance)
     staged.replace(performance)

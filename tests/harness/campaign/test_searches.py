@@ -1,5 +1,8 @@
 """A search's result and its run as the performance run: complete or not at all."""
 
+import errno
+import os
+
 import pytest
 
 from harness.campaign.searches import adopt, found_rate, submitted_run
@@ -34,6 +37,21 @@ def test_a_run_is_adopted_in_spite_of_what_a_killed_campaign_left(tmp_path):
     aside = sorted(path for path in performance.parent.iterdir() if path != performance)
     assert [(path / "run.json").read_text() for path in aside] == ["of performance", "of run"]
     assert (run / "run.json").is_file()
+
+
+def test_a_run_is_adopted_on_a_file_system_without_permissions(tmp_path, monkeypatch):
+    """As FAT and SMB that another user has mounted."""
+
+    def refuse(*words, **named):
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), words[0])
+
+    run, performance = tmp_path / "run", tmp_path / "server/performance"
+    (run / "journal").mkdir(parents=True)
+    (run / "journal/answers").write_text("1")
+    for name in ("chmod", "utime", "link"):
+        monkeypatch.setattr(os, name, refuse)
+    adopt(run, performance)
+    assert (performance / "journal/answers").read_text() == "1"
 
 
 def test_a_folder_that_was_only_prepared_is_no_earlier_result(tmp_path):
