@@ -231,6 +231,7 @@ LISTS = {
     "vLLM's with an adapter": ([ADAPTER, VLLM], "gpt-oss"),
     "forms and relatives": ([{"id": f"{NAME}-{word}"} for word in ("eagle3", "sql", "fp8")], f"{NAME}-fp8"),
     "the model before its forms": ([{"id": f"{NAME}-fp8"}, {"id": NAME}], NAME),
+    "the model by two names": ([{"id": NAME.rpartition("/")[2]}, {"id": PATH}], PATH),
     "none of that name": ([GATEWAY[2], GATEWAY[0]], "llama"),
 }
 

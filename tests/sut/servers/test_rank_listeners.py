@@ -44,6 +44,7 @@ RANK_1 = {
         ({"dp_size": 1, "deployment_info": {"nnodes": 1, "dp_size": 1, "dp_rank": 0}}, None, None),
         ({"dp_size": 2, "deployment_info": None}, None, None),
         ({"deployment_info": {"dp_size": 2, "dp_rank": 2}}, None, None),
+        ({"deployment_info": {"dp_rank": 0}}, None, None),
         ({"deployment_info": {"dp_size": 2, "dp_rank": None}}, None, None),
         ({"deployment_info": {"dp_size": 2**31 - 1, "dp_rank": 0}}, None, None),
     ],
