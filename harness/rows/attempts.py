@@ -3,11 +3,12 @@
 ``FILE.run/`` holds settings.json, a lock, and attempt.N/journal/ as a run's folder does.
 """
 
+import errno
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -28,6 +29,8 @@ from harness.record.resume import ATTEMPT, EarlierRun, differences, saved_answer
 from harness.record.run_record import EncodedAnswers
 
 _SETTINGS, _LOCK = "settings.json", "lock"
+# NFS, and FUSE, keep a removed file in its folder under another name until it is closed.
+_LOCK_IS_OPEN = (errno.ENOTEMPTY, errno.EBUSY)
 _MAY_CHANGE = ("backend", "version")
 OTHER_OUTPUT = "choose another output file, or remove it"
 _ANOTHER = "give the same arguments and servers as before, another output file, or --restart to begin anew"
@@ -149,6 +152,8 @@ def locked(folder: Path) -> Iterator[None]:
         raise ConfigError(f"{folder}: another run is writing there; wait for its end") from None
     finally:
         os.close(lock)
+        with suppress(OSError):  # what is left of a folder that was removed is empty now
+            folder.rmdir()
 
 
 def read_settings(folder: Path) -> EvalSettings | None:
@@ -204,7 +209,11 @@ def remove(folder: Path) -> None:
     Raises OSError.
     """
     (folder / _SETTINGS).unlink()
-    shutil.rmtree(folder)
+    try:
+        shutil.rmtree(folder)
+    except OSError as error:
+        if error.errno not in _LOCK_IS_OPEN:
+            raise
 
 
 def next_attempt(folder: Path) -> Path:

@@ -1,5 +1,7 @@
 """What the attempts at one file must share."""
 
+import os
+
 import numpy as np
 import pytest
 from msgspec import structs
@@ -13,8 +15,10 @@ from harness.rows.attempts import (
     EvalSettings,
     answered,
     failures,
+    locked,
     next_attempt,
     read_settings,
+    remove,
     write_settings,
 )
 from harness.rows.eval_options import parse_options
@@ -25,6 +29,33 @@ from tests.kit import parameters
 SETTINGS = EvalSettings(
     benchmark="gpt-oss-120b", dataset_sha256="0", skip=0, samples=3, parameters=parameters(), backend="vllm"
 )
+
+
+def test_a_lock_that_is_kept_until_it_is_closed_keeps_no_folder(tmp_path, monkeypatch):
+    """As by NFS, under another name: the folder with it cannot be removed before."""
+    folder, kept, close = tmp_path / "out.run", tmp_path / "out.run/.nfs0001", os.close
+
+    def unlink(path, *, dir_fd=None):
+        if path == "lock":
+            os.rename(folder / path, kept)
+        else:
+            os.remove(path, dir_fd=dir_fd)
+
+    def close_lock(descriptor):
+        is_lock = kept.exists() and os.fstat(descriptor).st_ino == kept.stat().st_ino
+        close(descriptor)
+        if is_lock:
+            kept.unlink()
+
+    monkeypatch.setattr(os, "close", close_lock)
+    with locked(folder):
+        write_settings(folder, SETTINGS)
+        next_attempt(folder)
+        with monkeypatch.context() as nfs:
+            nfs.setattr(os, "unlink", unlink)
+            remove(folder)
+        assert [path.name for path in folder.iterdir()] == [".nfs0001"]
+    assert not folder.exists()
 
 
 def test_answers_of_another_form_or_tokenizer_are_not_mixed(tmp_path):
