@@ -37,7 +37,7 @@ def test_a_lock_that_is_kept_until_it_is_closed_keeps_no_folder(tmp_path, monkey
 
     def unlink(path, *, dir_fd=None):
         if path == "lock":
-            os.rename(folder / path, kept)
+            (folder / path).rename(kept)
         else:
             os.remove(path, dir_fd=dir_fd)
 
