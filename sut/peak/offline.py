@@ -65,8 +65,8 @@ def find_offline_rate(
             require_no_signal(record.interrupted_by)
             watcher.record(record)
     statistics, verdict = record.statistics, record.verdict
-    assert statistics is not None and verdict is not None
-    if not (verdict.complete and statistics.samples_per_s):
+    assert verdict is not None
+    if not verdict.complete or statistics is None or not statistics.samples_per_s:
         reasons = "; ".join(verdict.reasons)
         raise RunError(f"the short run in {plan.client.log_dir} shows no rate: {reasons}")
     found = rate_by_run(official, record, plan.client.log_dir)

@@ -12,11 +12,12 @@ import psutil
 import pytest
 
 import find_peak
+from harness.analysis import finish_run
 from harness.peak.search.policy import History
 from harness.peak.search.search_state import SearchState, read_state
 from harness.progress import progress_files
 from sut.supervisor.metrics_port import MetricsServer
-from tests.kit import any_written, wait_until
+from tests.kit import any_written, full_disk, wait_until
 from tests.runs import ROOT, main_here, processes_of_the_session, small_dataset, without_waits
 from tests.stub import StubServer
 
@@ -206,6 +207,19 @@ def test_offline_needs_one_short_run(tmp_path, monkeypatch, capfd):
     record = json.loads((tmp_path / "peak/offline/short/offline/performance/run.json").read_text())
     assert record["statistics"]["completed"] == 64
     assert rate == pytest.approx(record["statistics"]["samples_per_s"], rel=0.6)
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("scenario", ["server", "offline"])
+def test_a_run_whose_files_cannot_be_read_shows_no_rate(tmp_path, monkeypatch, capfd, scenario):
+    """Such as without a descriptor for them: the record has a verdict then, and no statistics."""
+    monkeypatch.setattr(finish_run, "read_counts", full_disk)
+    with StubServer() as stub:
+        words = command(tmp_path, stub, "--start-qps", RATE, scenario=scenario, conf=PATIENT_CONF)
+        code, _, stderr = main_here(capfd, find_peak.main, words)
+    assert code == 4
+    said = "no rate" if scenario == "offline" else "nothing about its rate"
+    assert f" shows {said}: no verdict: No space left on device" in stderr.splitlines()[-1]
 
 
 def test_single_stream_needs_no_search(tmp_path, capfd):

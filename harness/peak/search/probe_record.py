@@ -35,18 +35,19 @@ def probe_of(
     """The probe that a run was; ``cut``: where it was ended; ``failures``: why a server was not usable then.
 
     A run in which this client had no room for a connection is INVALID and has no times. Raises RunError for
-    one that shows nothing about its rate: other queries failed, a process or server was lost.
+    one that shows nothing about its rate: other queries failed, a process or server was lost, or its files
+    could not be read.
     """
     cut_after_s = None if cut is None else cut.elapsed_s
     statistics, loadgen, verdict = record.statistics, record.loadgen, record.verdict
-    assert statistics is not None and verdict is not None
-    has_room = NO_ROOM not in statistics.failures
+    assert verdict is not None
     decided = _verdict(record, cut_after_s)
-    if failures or decided is None:
+    if failures or statistics is None or decided is None:
         reasons = "; ".join((*failures, *verdict.reasons))
         raise RunError(
             f"the run at {run.rate:g} in {record.plan.client.log_dir} shows nothing about its rate: {reasons}"
         )
+    has_room = NO_ROOM not in statistics.failures
     summary = loadgen if cut_after_s is None and has_room else None
     ttft, tpot = (statistics.ttft, statistics.tpot) if has_room else (None, None)
     taken_s = statistics.duration_s
@@ -75,7 +76,9 @@ def probe_of(
 
 def _verdict(record: RunRecord, cut_after_s: float | None) -> ProbeVerdict | None:
     """A cut run is INVALID; None for one that was not VALID for another reason than its times or no room."""
-    assert record.verdict is not None and record.statistics is not None
+    assert record.verdict is not None
+    if record.statistics is None:
+        return None
     failures = record.statistics.failures
     if any(server.answers for server in record.changed) or failures.keys() - {NO_ROOM}:
         return None
