@@ -58,11 +58,15 @@ def offline(folder: Path, repeats: int) -> list[object]:
 
 
 def short(folder: Path, repeats: int, workers: int) -> list[object]:
-    """Non-streamed answers of one token to prompts of 40, the shortest that a benchmark could have."""
+    """Non-streamed answers of one token to prompts of 40, the shortest that a benchmark could have.
+
+    LoadGen can compute no TPOT of them.
+    """
     dataset = write_prompts(folder / "short.parquet", 512, 40)
     flags = ("--input-file", dataset, "--max-new-tokens", 1, "--num-workers", workers)
-    samples = OFFLINE_SAMPLES * workers
-    runs = runs_of(folder, repeats, samples, (*flags, "--max-concurrency", 512 * workers), workers)
+    samples, in_flight = OFFLINE_SAMPLES * workers, ("--max-concurrency", 512 * workers)
+    conf = OFFLINE + "*.Offline.use_token_latencies = 0\n"
+    runs = runs_of(folder, repeats, samples, (*flags, *in_flight), workers, conf)
     return figures(f"{counted(workers, 'worker')}: requests", runs, [samples] * repeats)
 
 
@@ -91,7 +95,14 @@ def stream_flags(folder: Path, prompts: int, tokens: int) -> tuple[object, ...]:
 
 
 def runs_of(
-    folder: Path, repeats: int, queries: int, flags: Sequence[object], cores: int = 1, **knobs: int
+    folder: Path,
+    repeats: int,
+    queries: int,
+    flags: Sequence[object],
+    cores: int = 1,
+    conf: str = OFFLINE,
+    /,
+    **knobs: int,
 ) -> list[Measured]:
     """Offline runs with a stub for each core of the client."""
     runs = []
@@ -102,7 +113,7 @@ def runs_of(
                 *flags,
                 scenario="offline",
                 urls=stub.urls,
-                conf=OFFLINE.format(queries),
+                conf=conf.format(queries),
                 cores=range(cores),
             )
             print(f"{counted(cores, 'core')}: {queries / run.seconds:.0f} queries/s", flush=True)

@@ -72,6 +72,7 @@ from sut.run_checks import (
     require_enough_queries,
     require_limits,
     require_official,
+    require_times_of_tokens,
     rule_deviations,
     settle,
     stray_audit_config,
@@ -212,6 +213,7 @@ def _settled(
     with QuerySession(plan.client, issuer, placement) as session:
         readback, samples = session.readback(), len(inputs.samples)
         require_limits(plan, readback)
+        require_times_of_tokens(plan, readback)
         expected = expected_queries(readback, plan.scenario.loadgen, samples, accuracy=plan.accuracy)
         if not rate_follows:
             require_enough_queries(plan, readback, expected)

@@ -160,6 +160,16 @@ def require_limits(plan: RunPlan, readback: Mapping[str, Setting]) -> None:
             )
 
 
+def require_times_of_tokens(plan: RunPlan, readback: Mapping[str, Setting]) -> None:
+    """Refuse answers of which LoadGen can compute no TPOT, in accuracy mode, too. Raises ConfigError."""
+    if readback["use_token_latencies"] and plan.client.parameters.max_new_tokens == 1:
+        raise ConfigError(
+            "max_new_tokens is 1, expected 2 or more: LoadGen can compute no TPOT of an answer with a single "
+            "token and logs an error for each, so that the run is INVALID; raise --max-new-tokens, or that "
+            "of the generation config"
+        )
+
+
 def require_enough_queries(plan: RunPlan, readback: Mapping[str, Setting], expected: ExpectedQueries) -> None:
     """Refuse a run without a query, and one that an early end or early stopping is certain to make INVALID.
 

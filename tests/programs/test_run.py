@@ -501,6 +501,29 @@ def test_a_run_that_early_stopping_must_make_invalid_is_refused(
     assert needed in line
 
 
+@pytest.mark.parametrize(
+    ("row", "flags", "code"),
+    [
+        ("", (), 2),
+        ("", ("--accuracy",), 2),
+        ("", ("--scenario", "offline"), 2),
+        ("*.Server.use_token_latencies = 0\n", (), EXIT_SERVER),
+    ],
+)
+def test_answers_of_one_token_are_refused_where_loadgen_counts_them_as_errors(
+    tmp_path, capfd, row, flags, code
+):
+    """Before any server is asked: none is there. One error for each query, in every mode and scenario."""
+    dataset, _ = small_dataset(tmp_path)
+    conf = quick_conf(tmp_path)
+    conf.write_text(conf.read_text() + row)
+    with refused_url() as url:
+        words = ("--user-conf", conf, "--input-file", dataset, "--server-url", url, "--max-new-tokens", 1)
+        run = run_here(capfd, tmp_path, "--scenario", "server", *words, *flags)
+    assert run.code == code
+    assert ("max_new_tokens is 1, expected 2 or more" in run.stderr) is (code == 2)
+
+
 def test_the_fewest_queries_of_single_stream_are_loadgens(tmp_path, capfd):
     """Of the 50th percentile it estimates from 11 queries on, where Server needs 7."""
     with StubServer() as stub:
