@@ -186,8 +186,9 @@ def parse_options(argv: list[str]) -> EvaluationOptions:
     """Parse the flags of eval_mlperf_accuracy.py; argparse exits with code 2 on wrong usage."""
     parser = build_parser()
     given = _parsed(parser, argv)
-    if given["evaluated_file"] is not None:
-        _check_evaluated(parser, "--graded-rows", given["evaluated_file"])
+    for flag_name, field in (("--graded-rows", "evaluated_file"), ("--save-outputs", "save_outputs")):
+        if given[field] is not None:
+            _check_table(parser, flag_name, given[field])
     if given["verbose"] and given["output_file"] is None:
         given["warnings"] = (*given["warnings"], _NO_OUTPUT)
     return read(EvaluationOptions, given)
@@ -214,10 +215,10 @@ def _parsed(parser: Parser, argv: list[str]) -> dict[str, Any]:
 def _evaluated_file(parser: argparse.ArgumentParser, source: Path, asked: Path | None) -> Path:
     suffix = source.suffix if source.suffix.lower() in _TABLES else _TABLES[0]
     path = asked or source.with_name(f"{source.stem}_evaluated{suffix}")
-    _check_evaluated(parser, "--output-file", path)
+    _check_table(parser, "--output-file", path)
     return path
 
 
-def _check_evaluated(parser: argparse.ArgumentParser, typed: str, path: Path) -> None:
+def _check_table(parser: argparse.ArgumentParser, typed: str, path: Path) -> None:
     if path.suffix.lower() not in _TABLES:
         parser.error(f"{typed} {path}: expected {' or '.join(_TABLES)}")

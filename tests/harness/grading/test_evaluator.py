@@ -791,7 +791,8 @@ BAD_FLAGS = {
     "tokenizer": (["--tokenizer", "/nowhere/at/all"], "--tokenizer /nowhere/at/all"),
     "no folder to write in": (["--output-file", "absent/r.json"], "folder absent;"),
     "nowhere to write": (["--output-file", "/proc/r.json"], "/proc/r.json"),
-    "a folder to write in": (["--save-outputs", "."], ".: is a folder, expected the name of a file"),
+    "a folder to write in": (["--disagreements", "."], ".: is a folder, expected the name of a file"),
+    "no name of a table": (["--save-outputs", "rows.csv"], "--save-outputs rows.csv: expected .pkl or "),
 }
 
 
