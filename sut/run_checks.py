@@ -166,7 +166,8 @@ def require_times_of_tokens(plan: RunPlan, readback: Mapping[str, Setting]) -> N
         raise ConfigError(
             "max_new_tokens is 1, expected 2 or more: LoadGen can compute no TPOT of an answer with a single "
             "token and logs an error for each, so that the run is INVALID; raise --max-new-tokens, or that "
-            "of the generation config"
+            "of the generation config; to measure prefills alone, put '*.*.use_token_latencies = 0' into "
+            "the --user-conf"
         )
 
 

@@ -345,8 +345,9 @@ def _conf(job: Job) -> Path:
     load, path = job.workload, job.folder / "user.conf"
     if load.qps:
         path.write_text(SERVER.format(load.qps, int(load.count / load.qps * 1000)))
-    else:
-        path.write_text(OFFLINE.format(load.count))
+    else:  # LoadGen can compute no TPOT of a single token
+        no_tpot = "*.Offline.use_token_latencies = 0\n" if load.tokens == 1 else ""
+        path.write_text(OFFLINE.format(load.count) + no_tpot)
     return path
 
 
