@@ -189,9 +189,9 @@ def _tokenizer_warnings(evaluation: Evaluation) -> Iterator[str]:
     if found:
         unknown = sum(one.logged.unknown for one in found if one.logged is not None)
         yield (
-            f"{counted(unknown, 'id')} in {counted(len(found), 'output')} are not in the tokenizer and are "
-            "no text, as officially: the model answered them, or --tokenizer is not the one of the model "
-            f"that ran: {listed([one.qsl_idx for one in found])}"
+            f"the tokenizer has no token for {counted(unknown, 'id')} in {counted(len(found), 'output')}, "
+            "which is no text, as officially: the model answered so, or --tokenizer is not the one of the "
+            f"model that ran: {listed([one.qsl_idx for one in found])}"
         )
 
 

@@ -105,7 +105,7 @@ def test_ids_without_a_token_are_scored_as_officially(tmp_path):
     assert metrics == {"exact_match": 60.0, "tokens_per_sample": 7.0, "num-samples": 5}
     decoder = open_decoder(R1, str(TOKENIZER), LIMIT)
     assert [decoder.output(entry).text for entry in AccuracyLog(log)] == texts
-    assert "WARNING: 8 ids in 4 outputs are not in the tokenizer" in result.stdout
+    assert "WARNING: the tokenizer has no token for 8 ids in 4 outputs" in result.stdout
 
 
 def renamed(folder: Path, source: Path, old: str, new: str) -> Path:

@@ -165,7 +165,9 @@ def test_ids_that_the_tokenizer_does_not_have_are_named():
     known = program(0)
     strange = replace(known, qsl_idx=7, logged=replace(known.logged, unknown=2))
     (warning,) = warnings_of((known, strange))
-    assert warning.startswith("2 ids in 1 output are not in the tokenizer and are no text, as officially: ")
+    assert warning.startswith(
+        "the tokenizer has no token for 2 ids in 1 output, which is no text, as officially: "
+    )
     assert warning.endswith(": 7")
 
 
