@@ -50,10 +50,11 @@ from harness.errors import (
     RunError,
     machine_failure,
 )
-from harness.files import atomic_write, sha256_of
+from harness.files import JOURNAL_DIR, atomic_write, sha256_of
 from harness.grading.decoding.output_decoder import tokenizer_file
 from harness.peak.ladder.ladder_plan import ladder_client, ladder_folder
 from harness.peak.ladder.steps import NOT_A_RESULT
+from harness.record.journal import failure_reasons
 from harness.record.output_dir import aside_of, check_free, free_reserve, locked, move_aside_existing
 from harness.record.repeated import FirstLine, run_of
 from harness.record.settled import ranks_of
@@ -288,6 +289,8 @@ class _Walk(msgspec.Struct):
         require_no_signal(run.interrupted_by)
         if not run.complete:
             raise RunError("; ".join(run.errors) or "it did not come to its end")
+        if not run.completed:  # no figure can be made of it, and the next point would end as it did
+            raise RunError(f"no request was completed: {failure_reasons(folder / JOURNAL_DIR)}")
         inputs = self.inputs
         return finish_point(folder, run, inputs.tokenizer, inputs.column, self.console.counting)
 

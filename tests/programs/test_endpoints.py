@@ -16,7 +16,7 @@ from harness.peak.ladder.steps import NOT_A_RESULT
 from sut.endpoints import rehearsal
 from tests.kit import full_disk, wait_until
 from tests.runs import ROOT, main_here
-from tests.stub import Facts, StubServer
+from tests.stub import Facts, Fault, StubServer
 
 SAMPLES = ROOT / "datasets/samples"
 OFFICIAL = shutil.which("endpoints-submission-cli", path=str(Path(sys.executable).parent))
@@ -162,6 +162,18 @@ def test_a_full_disk_is_a_line_with_the_file_and_a_remedy(tmp_path, capfd, monke
     (error,) = (line for line in stderr.splitlines() if "error: " in line)
     assert re.search(rf": (r\d+|offline): {tmp_path}/endpoints/runs/\1: {why}; repeat the command", error)
     assert code == 4
+
+
+def test_a_point_without_an_answer_ends_the_rehearsal(tmp_path, capfd):
+    """All points were run like it, and the tree then refused the folders of all of them."""
+    with StubServer(faults=lambda one: Fault.HTTP_500 if one.index > 0 else None) as stub:
+        given = [*words(tmp_path, stub), "--no-fail-fast"]
+        code, stdout, stderr = main_here(capfd, run_endpoints.main, given)
+        assert code == 4, stdout + stderr
+        (error,) = (line for line in stderr.splitlines() if "error: " in line)
+        assert re.search(r": r40: no request was completed: http_status .*; repeat the command", error)
+        assert [one.name for one in (tmp_path / "endpoints" / RUNS).iterdir()] == ["r40"]
+    assert complete(tmp_path) == []
 
 
 def test_c_max_is_that_of_a_rehearsal_only_while_that_continues(tmp_path, capfd, monkeypatch):
