@@ -121,6 +121,11 @@ def _read(options: RehearsalOptions) -> _Inputs:
         raise ConfigError(
             f"--api {client.api}: prompts of points are salted with ids; omit it, or name one that sends ids"
         )
+    if client.parameters.max_new_tokens == 1:
+        raise ConfigError(
+            "max_new_tokens is 1, expected 2 or more: an answer with a single token has no TPOT, which every "
+            "point needs; raise --max-new-tokens, or that of the generation config"
+        )
     samples = load_samples(client.input_file, vocabulary_size=client.benchmark.vocabulary_size)
     accuracy = plan_accuracy(options)
     tokenizer = tokenizer_file(client.benchmark, client.input_file, options.tokenizer)

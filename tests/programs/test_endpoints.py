@@ -127,6 +127,7 @@ def test_it_continues_where_it_was_cut_off(end, codes, tmp_path, capfd):
         (("--system", "late.toml"), ("2026-12-C1", "2026-10-C1 to 2026-12-C0", "--seed-sets")),
         (("--accuracy-file", "missing.parquet"), ("missing.parquet",)),
         (("--concurrency", "1,2,3"), ("3",)),
+        (("--max-new-tokens", 1), ("max_new_tokens is 1", "--max-new-tokens")),
     ],
 )
 def test_a_plan_that_cannot_be_is_one_line(flags, named, tmp_path, capfd, monkeypatch):
