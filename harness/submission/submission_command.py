@@ -154,6 +154,11 @@ def _conclude(options: BuildOptions | CheckOptions, tree: Path, kept: Path | Non
 def system(options: SystemOptions) -> None:
     """Print [system] for the submission's TOML; fields that are still empty must be filled in."""
     if options.endpoints is not None:
+        if options.submission is not None:
+            raise ConfigError(
+                f"--submission {options.submission} is a TOML of ./mlperf submit build, and --endpoints prints "
+                "that of ./mlperf endpoints build; omit one of the two flags"
+            )
         show(*starter(machine_fields(), read_runs(run_folders(options.endpoints))))
         return
     rule, machine = load_rules().system, machine_fields()

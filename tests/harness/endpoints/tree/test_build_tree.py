@@ -723,6 +723,13 @@ def test_all_damaged_run_folders_are_named(command, tmp_path, capsys):
     assert "/r1:" in first and "/r64:" in second and "2 run folders cannot be used" in error
 
 
+def test_a_file_of_the_other_kind_is_refused(capsys):
+    """It was left out, without a word."""
+    words = ["system", "--endpoints", "--submission", "configs/submission/example.toml"]
+    assert prepare_submission.main(words) == 2
+    assert "--submission configs/submission/example.toml is a TOML of " in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", ["absent", "empty"])
 def test_a_folder_without_runs_is_one_line(name, tmp_path):
     (tmp_path / "empty").mkdir()
