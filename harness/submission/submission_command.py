@@ -156,8 +156,8 @@ def system(options: SystemOptions) -> None:
     if options.endpoints is not None:
         if options.submission is not None:
             raise ConfigError(
-                f"--submission {options.submission} is a TOML of ./mlperf submit build, and --endpoints prints "
-                "that of ./mlperf endpoints build; omit one of the two flags"
+                f"--submission {options.submission} is a TOML of ./mlperf submit build, and --endpoints "
+                "prints that of ./mlperf endpoints build; omit one of the two flags"
             )
         show(*starter(machine_fields(), read_runs(run_folders(options.endpoints))))
         return
