@@ -120,6 +120,11 @@ def verify_logs(options: VerifyOptions) -> int:
     audits = files_by_test("--audit-config", options.audit_configs, (test.name,))
     named = None if options.scenario is None else options.scenario.loadgen
     scenario = read_detail_log(log_dir).effective.get("scenario") or named
+    if named not in (None, scenario):
+        raise ConfigError(
+            f"--scenario {options.scenario}: the logs in {log_dir} are of {scenario}; omit the flag, or pass "
+            "the folder of the run that is meant"
+        )
     request = VerifyRequest(
         benchmark=benchmark,
         test=test,

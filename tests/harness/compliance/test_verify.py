@@ -100,6 +100,13 @@ def test_pass_and_fail(logs, verify, verify09, into, tmp_path):
     assert (aside / "verify_output_len.txt").read_text().endswith("TEST PASS\n")
 
 
+def test_the_scenario_is_that_of_the_logs(logs, verify09):
+    """Another one was left out, without a word: Interactive is Server in LoadGen's logs."""
+    code, _, said = verify09(logs, "--scenario", "interactive")
+    assert (code, f"--scenario interactive: the logs in {logs} are of Offline; omit" in said) == (2, True)
+    assert verify09(logs, "--scenario", "offline")[0] == 0
+
+
 def test_the_accuracy_dataset_has_no_references_of_test07(logs, verify):
     """The remedy names the file's own row of the manifest."""
     code, _, said = verify("TEST07", "--log-dir", logs, "--reference-data", SAMPLES / "acc_sample.parquet")
