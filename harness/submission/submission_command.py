@@ -122,6 +122,11 @@ def _about(code: WrittenSource) -> Iterator[str]:
 
 def check(options: CheckOptions) -> bool:
     """Check a folder."""
+    if options.kept is not None and not options.kept.is_dir():
+        raise ConfigError(
+            f"--kept {options.kept}: no such folder; pass the one that a build leaves beside its tree, or "
+            "omit the flag"
+        )
     return _conclude(options, options.tree.absolute(), options.kept)
 
 

@@ -8,6 +8,7 @@ from harness.submission.checks.check import check_contexts
 from harness.submission.results_table import compare, summarize, table
 from prepare_submission import main
 from tests.harness.grading.shared import SHARED_DATA
+from tests.harness.submission.building import one_line
 from tests.harness.submission.checks.endpoints_results import SUMMARY, change, endpoints, save, summary
 from tests.harness.submission.edits import SYSTEM, both, fields, rename, row, write
 from tests.harness.submission.trees import RESULTS, copied
@@ -56,6 +57,12 @@ def test_csv(tree, tmp_path, capsys):
     printed = capsys.readouterr()
     assert "is no table of results, and is not replaced" in printed.err and "Interactive" in printed.out
     assert notes.read_text() == "[system]"
+
+
+def test_a_folder_of_kept_logs_that_is_not_there(tree, tmp_path, capsys):
+    """The tree was checked without them."""
+    assert main(["check", str(tree), "--kept", str(tmp_path / "tree.keep")]) == 2
+    assert "tree.keep: no such folder; " in one_line(capsys)
 
 
 def test_csv_of_a_folder_whose_name_is_no_utf_8(tree, tmp_path):
