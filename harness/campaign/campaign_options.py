@@ -67,4 +67,6 @@ def parse_options(argv: list[str]) -> CampaignOptions:
         # Of "statuss my.toml" the first word was read as the file.
         unknown = next((word for word in (str(given.file), *more) if not Path(word).is_file()), more[0])
         parser.error(f"unexpected {unknown!a}; expected FILE, or {STATUS} FILE")
+    if status and given.restart:
+        parser.error(f"--restart {given.restart[0]}: {STATUS} only prints the steps; omit one of the two")
     return read(CampaignOptions, vars(given) | {"status": status})

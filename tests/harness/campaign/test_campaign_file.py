@@ -187,6 +187,14 @@ def test_status_is_no_flag(capsys):
     assert "--status: it is a word, no flag: write " in capsys.readouterr().err
 
 
+def test_status_begins_no_step_anew(capsys):
+    """The flag had no effect, and no word."""
+    with pytest.raises(SystemExit) as ended:
+        parse_options(["status", "F", "--restart", "gpt-oss-120b/offline"])
+    assert ended.value.code == 2
+    assert "--restart gpt-oss-120b/offline: status only prints" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("words", ["statuss {}", "{} statuss"])
 def test_a_mistyped_word_is_named_not_the_file(words, tmp_path, capsys):
     (file := tmp_path / "my.toml").touch()
