@@ -201,11 +201,11 @@ def _planned(file: Path, size: int) -> _Plan:
     tracked_to = size
     for part, data in _parts(file):
         for place, kind in _sessions(data):
-            kinds.add(kind)
-            if kind == form.START and not ranges:
+            if kind == form.START and kind not in kinds:
                 part = _Range(part.begin + place, part.end)
             elif kind == form.STOP:
                 tracked_to = part.end
+            kinds.add(kind)
         if form.START in kinds:
             ranges.append(part)
     return _Plan(ranges, tracked_to, form.ENDED in kinds)

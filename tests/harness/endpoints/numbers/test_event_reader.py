@@ -69,6 +69,13 @@ def test_only_what_is_issued_while_tracked(tmp_path):
     assert found.duration_ns == 29 * MS
 
 
+def test_performance_that_is_tracked_twice(tmp_path):
+    again = [session("start_performance_tracking", 91), issued("a", 92), complete("a", 95, "z")]
+    found = read_events(write(tmp_path, BEGIN, TWO, END[0], again, END), TOKENIZER)
+    assert found.samples["issued_ns"].tolist() == [2 * MS, 3 * MS, 92 * MS]
+    assert found.duration_ns == (19 + 4) * MS
+
+
 def test_every_fragment_as_an_event(tmp_path):
     fragments = [event("sample.recv_non_first", 7 + n / 10, "a") for n in range(20)]
     found = read_events(write(tmp_path, BEGIN, TWO[:4], fragments, TWO[4:], END), TOKENIZER).samples
