@@ -211,7 +211,9 @@ def _check_bands(steps: Sequence[int], found: Regions) -> None:
 def _check_dataset(samples: int, used: int, most: int) -> None:
     """One more than the most in flight: the folder of Offline, which its samples name, is one of its own."""
     if used <= most:
+        lower = f"set --c-max, and each of --concurrency, to at most {samples - 1}"
+        larger = f"no curve has a C_max of {ULTRA_LOW_MOST} or less: pass a larger dataset"
         raise ConfigError(
             f"--input-file has {samples} samples, expected more than the {most} requests in flight of the "
-            f"highest point; set --c-max, and each of --concurrency, to at most {samples - 1}"
+            f"highest point; {lower if samples - 1 > ULTRA_LOW_MOST else larger}"
         )

@@ -163,7 +163,7 @@ IMPOSSIBLE = {
         {"samples": 282},
         "282 requests in flight of the highest point.*each of --concurrency, to at most 281",
     ),
-    "a short dataset": (("--short",), {"samples": 32}, "32 samples"),
+    "a short dataset": (("--short",), {"samples": 33}, "33 samples.* or less: pass a larger dataset"),
     "no curve": (("--c-max", "32"), {}, "C_max is 32"),
     "C_max of 0": (("--c-max", "0"), {}, "C_max is 0"),
     "C_min too high": (("--c-max", "64", "--c-min", "33"), {}, "C_min is 33"),
