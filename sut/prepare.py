@@ -136,7 +136,7 @@ def prepare_client(
         *router_warnings(found),
         *unseen_option_warnings(found),
         *parameter_warnings(found, plan.parameters),
-        *(stream_warnings(found) if load.all_at_once and plan.parameters.stream else ()),
+        *(stream_warnings(found) if _streams_for_nothing(plan, load) else ()),
         *queue_warnings(found, connections, all_at_once=load.all_at_once),
         *limits.warnings(connections, all_at_once=load.all_at_once),
     )
@@ -173,6 +173,10 @@ def _with_fields(parameters: SamplingParameters, samples: SampleSet, dialect: Di
                 f"{samples.path.name} need {value!r}; remove it"
             )
     return replace(parameters, extra=parameters.extra | fields)
+
+
+def _streams_for_nothing(plan: ClientPlan, load: Load) -> bool:
+    return load.all_at_once and not load.as_measured and plan.parameters.stream
 
 
 def _concurrency(

@@ -35,6 +35,8 @@ class EvalPlan(msgspec.Struct, frozen=True, kw_only=True):
     """None: all rows after them"""
     output: Path
     """the file to write"""
+    as_measured: bool = False
+    """whether answers are streamed as those of a measurement are, and not as a flag says"""
 
     @property
     def folder(self) -> Path:

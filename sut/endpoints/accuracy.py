@@ -154,7 +154,7 @@ def _rows_of(plan: AccuracyPlan, point: Point, folder: Path) -> EvalPlan:
         deviations=(*round_deviations(plan.benchmark), *generation.deviations),
         warnings=generation.warnings,
     )
-    return EvalPlan(client=client, output=output)
+    return EvalPlan(client=client, output=output, as_measured=not at_once)
 
 
 class _Facts(msgspec.Struct, frozen=True, kw_only=True):

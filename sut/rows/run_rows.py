@@ -177,7 +177,7 @@ def _send(
 ) -> tuple[EvalResult, EvalSettings]:
     """Send the rows without an answer; the journal keeps every answer."""
     client, samples = plan.client, as_sent(plan.client, rows.samples, plan.skip)
-    load = Load(open_at_most=client.max_concurrency, all_at_once=True)
+    load = Load(open_at_most=client.max_concurrency, all_at_once=True, as_measured=plan.as_measured)
     placement = place_workers(client, load)
     there = serving_urls(client, samples) if serving is None else nullcontext(serving)
     with interruptible(), there as (urls, death):

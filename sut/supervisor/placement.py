@@ -56,6 +56,8 @@ class Load(msgspec.Struct, frozen=True):
     events_per_s: float | None = None
     all_at_once: bool = False
     """all queries are issued at the start, and the times of tokens are not measured"""
+    as_measured: bool = False
+    """then: answers are streamed all the same, as those of the measurement that they belong to"""
     queries: int | None = None
     """in all: no more of them are in flight"""
 

@@ -162,3 +162,14 @@ def test_rows_are_named_as_in_the_file(tmp_path):
     client = client_of(odd_prompts(tmp_path), "completions-text", "deepseek-r1")
     with pytest.raises(DatasetError, match=r"\(rows 6, 9\)"):
         as_sent(client, samples_of(client).part(6, 4), 6)
+
+
+@pytest.mark.parametrize("as_measured", [False, True])
+def test_streams_that_cost_the_server_are_named_where_nothing_asks_for_them(as_measured):
+    """The accuracy run of a point streams as the point did; a larger interval would spoil its TPOT."""
+    client = client_of(PERFORMANCE, "completions", "gpt-oss-120b", "--stream", "on")
+    server = ServerInfo(url="http://127.0.0.1:9", wire="openai", engine="any", stream_interval=1)
+    load = Load(open_at_most=4, all_at_once=True, as_measured=as_measured)
+    samples = samples_of(client)
+    found = prepare_client(client, samples, load, place_workers(client, load), Servers((server,)))
+    assert any("answers are streamed in Offline" in text for text in found.warnings) is not as_measured
