@@ -52,6 +52,7 @@ from harness.errors import (
 )
 from harness.files import JOURNAL_DIR, atomic_write, sha256_of
 from harness.grading.decoding.output_decoder import tokenizer_file
+from harness.grading.decoding.text_tokenizer import text_tokenizer
 from harness.peak.ladder.ladder_plan import ladder_client, ladder_folder
 from harness.peak.ladder.steps import NOT_A_RESULT
 from harness.record.journal import failure_reasons
@@ -128,6 +129,8 @@ def _read(options: RehearsalOptions) -> _Inputs:
         )
     samples = load_samples(client.input_file, vocabulary_size=client.benchmark.vocabulary_size)
     accuracy = plan_accuracy(options)
+    if options.tokenizer is not None:  # salts and counts of tokens are made with it
+        text_tokenizer(client.benchmark, client.input_file, options.tokenizer)
     tokenizer = tokenizer_file(client.benchmark, client.input_file, options.tokenizer)
     system = read_system(options.system) if options.system else None
     column = open_table(client.input_file).first_column(COLUMNS)

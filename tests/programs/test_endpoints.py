@@ -9,8 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from tokenizers import AddedToken, Tokenizer
+from tokenizers.models import WordLevel
 
 import run_endpoints
+from harness.dataset.tokenizer import NAMED_SPECIAL
 from harness.endpoints.run_folder import ACCURACY, NOT_A_RESULT_FILE, PAGE, REHEARSAL, RUNS, SUMMARY, TREE
 from harness.peak.ladder.steps import NOT_A_RESULT
 from sut.endpoints import rehearsal
@@ -128,6 +131,7 @@ def test_it_continues_where_it_was_cut_off(end, codes, tmp_path, capfd):
         (("--accuracy-file", "missing.parquet"), ("missing.parquet",)),
         (("--concurrency", "1,2,3"), ("3",)),
         (("--max-new-tokens", 1), ("max_new_tokens is 1", "--max-new-tokens")),
+        (("--tokenizer", SAMPLES / "cnn_sample_tokenizer.json"), ("token 199998", "omit --tokenizer")),
     ],
 )
 def test_a_plan_that_cannot_be_is_one_line(flags, named, tmp_path, capfd, monkeypatch):
@@ -190,7 +194,10 @@ def test_c_max_is_that_of_a_rehearsal_only_while_that_continues(tmp_path, capfd,
         assert ran(stub, "--c-max", "48")[0] == 0
         code, stdout, stderr = ran(stub, "--dry-run", "--target-cohort", "2026-12-C0")
         assert code == 0 and "C_min 4, C_max 48 (that of the rehearsal that continues)" in stdout, stderr
-        counted = ("--tokenizer", str(SAMPLES / "cnn_sample_tokenizer.json"))
+        other = Tokenizer(WordLevel({text: token for token, text in NAMED_SPECIAL.items()}, "?"))
+        other.add_special_tokens([AddedToken(text) for text in NAMED_SPECIAL.values()])
+        other.save(str(tmp_path / "tokenizer.json"))
+        counted = ("--tokenizer", str(tmp_path / "tokenizer.json"))
         for more, tokens in (((), 7), (counted, 6)):
             code, stdout, stderr = ran(stub, "--dry-run", *more, tokens=tokens)
             assert code == 2 and "--c-max is not given" in stderr, stdout
