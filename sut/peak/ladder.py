@@ -12,6 +12,7 @@ import msgspec
 from harness.analysis.encoded_answers import encoded_with, text_warnings
 from harness.analysis.statistics import mean_latency_s
 from harness.cli.signals import InterruptedRun, interruptible, signal_name, uninterrupted
+from harness.config.generation import SamplingParameters
 from harness.dataset.samples import SampleSet, load_samples
 from harness.errors import RunError, machine_failure
 from harness.files import JOURNAL_DIR
@@ -44,6 +45,7 @@ _SHORTEST_LOOK_S, _LONGEST_LOOK_S = 0.25, 1.0
 _ANSWERS_S = 2.0  # between two steps all servers answer within this time
 _NS = 1e9
 _UNTIMED = "the answers are not streamed: no times of tokens are measured, and no limit ends the ladder"
+_ONE_TOKEN = "answers of one token have no TPOT, and only the limit of TTFT ends the ladder"
 
 OnProgress = Callable[[int, float, str], None]  # as LadderWatcher.progress
 
@@ -136,7 +138,7 @@ def _ladder(plan: LadderPlan, prepared: PreparedClient, steps: tuple[int, ...]) 
         warnings=(
             *client.warnings,
             *prepared.warnings,
-            *(() if client.parameters.stream else (_UNTIMED,)),
+            *_unmeasured(client.parameters),
         ),
         deviations=(
             *client.deviations,
@@ -144,6 +146,14 @@ def _ladder(plan: LadderPlan, prepared: PreparedClient, steps: tuple[int, ...]) 
             *closed_division_deviations(prepared.servers, client.benchmark, plan.scenario),
         ),
     )
+
+
+def _unmeasured(parameters: SamplingParameters) -> Iterator[str]:
+    """A warning where a limit has nothing that is compared with it."""
+    if not parameters.stream:
+        yield _UNTIMED
+    elif parameters.max_new_tokens == 1:
+        yield _ONE_TOKEN
 
 
 @contextmanager

@@ -132,6 +132,24 @@ def test_failed_requests_mark_the_step_and_end_the_ladder(flags, steps, tmp_path
     assert "FAILED" in stdout
 
 
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--stream", "off"), "WARNING   the answers are not streamed: no times of tokens are measured"),
+        (("--max-new-tokens", 1), "WARNING   answers of one token have no TPOT"),
+        ((), None),
+    ],
+)
+def test_a_limit_that_nothing_is_compared_with_is_named_in_the_plan(flags, said, tmp_path, capfd):
+    """A ladder of one token said 'inside the limits' as if its TPOT were."""
+    with StubServer() as stub:
+        words = ladder_of(tmp_path, [stub], "--dry-run", "--concurrency", "1,2", *flags)
+        code, stdout, _ = main_here(capfd, find_peak.main, words)
+    assert code == 0
+    limits = [line for line in stdout.splitlines() if "WARNING" in line and "limit" in line]
+    assert [line.startswith(said) for line in limits] == [True] if said else limits == []
+
+
 def test_a_prefix_cache_is_told_before_the_steps(tmp_path, capfd):
     """Samples repeat, and a server with one looks faster than it is."""
     with StubServer(facts=Facts(info={"disable_radix_cache": False})) as stub:
