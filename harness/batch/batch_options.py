@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from harness.cli.door import called
 from harness.cli.flags import Command, add_commands, flag, options, read, shared_options
@@ -87,6 +87,7 @@ class SamplingOptions:
 class BatchOptions(ClientOptions, SamplingOptions):
     """``run``. ``positions``: of a prompt with its answer, 0 for the model's context."""
 
+    has_stream_flag: ClassVar[bool] = False
     input_file: Path = _input_flag("the number of prompts in the first line, then one prompt in each line")
     output: Path = flag(
         "token ids of the answers, a line each, in the order of the prompts", "--output", "-o", metavar="FILE"

@@ -87,8 +87,9 @@ def unused_deadlines(options: ClientOptions, *, streams: bool) -> tuple[str, ...
         "--first-token-timeout": options.first_token_timeout,
         "--stall-timeout": options.stall_timeout,
     }
+    remedy = " (--stream on)" if options.has_stream_flag else ""
     return tuple(
-        f"{flag} {value:g} has no effect: the answers are not streamed (--stream on); only --timeout applies"
+        f"{flag} {value:g} has no effect: the answers are not streamed{remedy}; only --timeout applies"
         for flag, value in named.items()
         if value is not None and not streams
     )

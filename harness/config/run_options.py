@@ -8,7 +8,7 @@ import argparse
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from harness.cli.door import called
 from harness.cli.durations import duration
@@ -227,6 +227,9 @@ class ClientOptions:
     ``server_url`` may be one string. Times are in seconds; None leaves the choice to the plan. ``warnings``
     are about the command line; ``metrics_port`` and ``log_level`` concern the program only.
     """
+
+    has_stream_flag: ClassVar[bool] = True
+    """whether the program's user decides on --stream"""
 
     input_file: Path | None = flag(
         "tokenized dataset (parquet, pickle or JSON file; default: the benchmark's, which "

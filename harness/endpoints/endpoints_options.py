@@ -1,7 +1,7 @@
 """The options of run_endpoints.py's commands and its command line. Imports stay light for ``--help``."""
 
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from harness.cli.door import called
 from harness.cli.flags import Command, add_commands, flag, options, path, read, shared_options
@@ -71,6 +71,7 @@ class TreeOptions:
 class RehearsalOptions(ClientOptions, TreeOptions):
     """``run``. ``c_max`` None: the largest of ``concurrency``, else found by a short ladder."""
 
+    has_stream_flag: ClassVar[bool] = False
     accuracy_file: Path | None = flag(
         "accuracy dataset (default: no accuracy runs, which keeps the tree from being a submission)",
         default=None,

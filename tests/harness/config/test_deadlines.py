@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from harness.batch import batch_options
 from harness.config.deadlines import (
     FailurePolicy,
     parse_duration,
@@ -66,6 +67,14 @@ def test_a_first_token_later_than_the_end():
 def test_deadlines_of_streams_have_no_effect_on_complete_answers(streams):
     found = unused_deadlines(flags("--stall-timeout", "5", "--timeout", "7"), streams=streams)
     assert [line.startswith("--stall-timeout 5 has no effect") for line in found] == [True] * (not streams)
+
+
+def test_a_flag_that_the_program_does_not_have_is_no_remedy():
+    """Prompts of a file are never streamed, and ./mlperf prompts run has no --stream."""
+    words = ("run", "--input", "a", "--output", "b", "--stall-timeout", "5")
+    (ours,) = unused_deadlines(batch_options.parse_options([*words]), streams=False)
+    (others,) = unused_deadlines(flags("--stall-timeout", "5"), streams=False)
+    assert ("--stream" in ours, "--stream on" in others) == (False, True)
 
 
 @pytest.mark.parametrize("streams", [True, False])
