@@ -70,7 +70,7 @@ def grouped(facts: Sequence[ServerInfo], text: Callable[[ServerInfo], str | None
 
 
 def stream_warnings(facts: Sequence[ServerInfo]) -> Iterator[str]:
-    """Warnings about streams of many events: in Offline they cost time and measure nothing."""
+    """Warnings about streams of many events where all requests are sent at once: they measure nothing."""
 
     def short_interval(fact: ServerInfo) -> int | None:
         interval = fact.stream_interval
@@ -78,9 +78,9 @@ def stream_warnings(facts: Sequence[ServerInfo]) -> Iterator[str]:
 
     for interval, urls in _urls_by(facts, short_interval).items():
         yield (
-            f"answers are streamed in Offline, and {folded(urls)} has stream interval {interval}: each event "
-            f"costs it CPU time; start it with --stream-interval {_CHEAP_STREAM_INTERVAL} or more, or do "
-            "not stream"
+            f"answers are streamed and no times are judged, and {folded(urls)} has stream interval "
+            f"{interval}: each event costs it CPU time; start it with --stream-interval "
+            f"{_CHEAP_STREAM_INTERVAL} or more, or do not stream"
         )
 
 

@@ -167,9 +167,7 @@ def test_a_model_without_rules_is_expected_by_name_alone():
 )
 def test_a_small_stream_interval_is_named_where_offline_streams(interval, warns):
     found = list(stream_warnings(told(stream_interval=interval)))
-    said = (
-        f"answers are streamed in Offline, and http://a has stream interval {interval}: each event costs it"
-    )
+    said = f"answers are streamed and no times are judged, and http://a has stream interval {interval}: "
     assert [line.startswith(said) and "--stream-interval 50 or more" in line for line in found] == [
         True
     ] * warns
