@@ -48,7 +48,7 @@ def pool_model(steps: Sequence[Step], slots: float = math.inf) -> PoolModel | No
     return PoolModel(
         running=tuple(curve),
         tpot_s=tuple(curve.values()),
-        slots=min([slots, *full]),
+        slots=min(slots, max(full, default=math.inf)),
         first_s=np.array(points[0].step.ttft_samples_ns) / _NS,
         spread=np.array(free[-1].step.tpot_samples_ns) / _NS / free[-1].tpot_s,
         lengths=_lengths(points),

@@ -71,6 +71,14 @@ def test_steps_in_which_all_requests_wait_have_one_point():
     assert np.isfinite(model.tpot_table(64)).all()
 
 
+def test_the_most_that_ran_while_requests_waited_are_the_slots():
+    """Where prefills are long, requests wait for theirs in each step, also with slots left."""
+    waiting = [replace(step(count, 20), ttft_samples_ns=(10**9,)) for count in (8, 32)]
+    few, many = pool_model(waiting).running
+    assert few < 0.93 * 8 and pool_model(waiting).slots == many
+    assert pool_model(waiting, slots=few).slots == few
+
+
 @pytest.mark.parametrize(("rate", "slots"), [(14, 1000), (10, 64)], ids=["slow", "full"])
 def test_a_part_of_a_long_run_stands_for_all_of_it(rate, slots, monkeypatch):
     """One with too many slow answers, and one whose queries wait for a slot."""
