@@ -296,7 +296,7 @@ def move_path(source: Path, target: Path) -> None:
 
 
 def _move_entries(source: Path, target: Path) -> None:
-    target.mkdir()
+    target.mkdir(source.stat().st_mode & 0o777)  # no one may read more than before
     try:
         for entry in sorted(source.iterdir()):
             move_path(entry, target / entry.name)

@@ -139,7 +139,7 @@ def test_without_locks_a_second_run_on_this_machine_is_refused(tmp_path, monkeyp
 
 _OVERLAY = """
 mount -t tmpfs none /mnt && cd /mnt && mkdir -p image/logs/journal new work root &&
-echo 1 > image/logs/run.json && echo 2 > image/logs/journal/rows &&
+echo 1 > image/logs/run.json && echo 2 > image/logs/journal/rows && chmod 700 image/logs &&
 mount -t overlay -o userxattr,lowerdir=image,upperdir=new,workdir=work none root
 """
 _MOVING = """
@@ -149,6 +149,7 @@ from harness.record.output_dir import move_aside_existing
 logs = Path("/mnt/root/logs")
 for text in "34":
     aside = move_aside_existing(logs)
+    assert text == "4" or aside.stat().st_mode & 0o777 == 0o700
     print([(file.name, file.read_text()) for file in sorted(aside.rglob("[a-z]*[a-z]")) if file.is_file()])
     (logs / "run.json").write_text(text)
 """
