@@ -50,6 +50,16 @@ def full_disk(*_: object) -> NoReturn:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
+def without_permissions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on files have no modes, times or links, as on FAT and SMB that another user has mounted."""
+
+    def refuse(path: Any, *_: object, **__: object) -> NoReturn:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), path)
+
+    for name in ("chmod", "utime", "link"):
+        monkeypatch.setattr(os, name, refuse)
+
+
 def protocol_of(name: Dialect | Protocol) -> Protocol:
     """The protocol, or a dialect's own."""
     return name if isinstance(name, Protocol) else own_protocol(name)

@@ -148,10 +148,12 @@ def build_verify_parser() -> argparse.ArgumentParser:
         description="Verify the logs of a compliance run, of this harness or another.",
         epilog=_CODES,
     )
-    add_flags(parser, VerifyOptions, ("test", "log_dir"))
-    groups = {"what was run": ("scenario", "benchmark", "round"), "verification": _VERIFICATION}
+    groups = {
+        "": ("test", "log_dir", "output_dir"),
+        "what was run": ("scenario", "benchmark", "round"),
+        "verification": _VERIFICATION,
+    }
     add_groups(parser, VerifyOptions, groups)
-    add_flags(parser, VerifyOptions, ("output_dir",))
     return parser
 
 

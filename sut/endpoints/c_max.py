@@ -54,7 +54,6 @@ def _climbed(client: ClientPlan, folder: Path) -> Ladder:
         scenario=Scenario.SERVER,
         concurrency=(),
         seconds=_STEP_S,
-        goes_on=False,
     )
     console = LadderConsole()
     with signals_kept():  # its end ignores them, and the points follow

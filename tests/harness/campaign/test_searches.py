@@ -1,8 +1,5 @@
 """A search's result and its run as the performance run: complete or not at all."""
 
-import errno
-import os
-
 import pytest
 
 from harness.campaign.searches import adopt, found_rate, submitted_run
@@ -12,6 +9,7 @@ from harness.peak.search.conclusion import Conclusion
 from harness.peak.search.offline_rate import OFFLINE_RATE
 from harness.peak.search.search_state import Identity, SearchState
 from harness.record.output_dir import locked
+from tests.kit import without_permissions
 
 IDENTITY = Identity(
     benchmark="gpt-oss-120b",
@@ -40,16 +38,10 @@ def test_a_run_is_adopted_in_spite_of_what_a_killed_campaign_left(tmp_path):
 
 
 def test_a_run_is_adopted_on_a_file_system_without_permissions(tmp_path, monkeypatch):
-    """As FAT and SMB that another user has mounted."""
-
-    def refuse(*words, **named):
-        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), words[0])
-
     run, performance = tmp_path / "run", tmp_path / "server/performance"
     (run / "journal").mkdir(parents=True)
     (run / "journal/answers").write_text("1")
-    for name in ("chmod", "utime", "link"):
-        monkeypatch.setattr(os, name, refuse)
+    without_permissions(monkeypatch)
     adopt(run, performance)
     assert (performance / "journal/answers").read_text() == "1"
 

@@ -13,6 +13,7 @@ from harness.staging import Move, foreign_files, put_in_place, staging
 from tests.harness.submission.building import build, files, one_line, write_info
 from tests.harness.submission.edits import text, write
 from tests.harness.submission.trees import RESULTS, SYSTEM
+from tests.kit import without_permissions
 
 
 def content(folder):
@@ -70,15 +71,9 @@ def test_files_beside_stay(results, info, tmp_path):
 
 
 def test_a_file_system_without_permissions_has_the_same_tree(results, info, tmp_path, capsys, monkeypatch):
-    """As FAT and SMB that another user has mounted, where chmod, utime and link are EPERM."""
-
-    def refuse(*words, **named):
-        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), words[0])
-
     build(results)
     before = content(tmp_path / "tree"), content(tmp_path / "tree.kept")
-    for name in ("chmod", "utime", "link"):
-        monkeypatch.setattr(os, name, refuse)
+    without_permissions(monkeypatch)
     capsys.readouterr()
     assert build(results) == 0
     assert (content(tmp_path / "tree"), content(tmp_path / "tree.kept")) == before
