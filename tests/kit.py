@@ -162,11 +162,13 @@ def scripted(*scripts: Callable[[socket.socket], Any]) -> Iterator[tuple[str, li
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             script(connection)
 
-    threading.Thread(target=serve, daemon=True).start()
+    accepting = threading.Thread(target=serve, daemon=True)
+    accepting.start()
     try:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}", held
     finally:
         listener.shutdown(socket.SHUT_RDWR)
+        accepting.join()  # else a stopped process may restart accept() with the next listener's descriptor
         listener.close()
         for connection in held:
             connection.close()
