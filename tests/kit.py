@@ -11,18 +11,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
 import msgspec
 import numpy as np
 import pytest
-from tokenizers import Tokenizer
 
 from harness.config.generation import SamplingParameters
 from harness.config.protocol import Dialect, Protocol, own_protocol
-from harness.dataset.model_tokenizer import harmony_tokenizer
 from harness.dataset.samples import SampleSet
 from harness.record.outcome import Failure, FailureKind, Outcome
 from sut.client.connections import Request
@@ -89,12 +86,6 @@ def sample_set(path, prompts: list[list[int]], limits: list[int] | None = None) 
     ids = np.concatenate([np.array(prompt, dtype=np.int32) for prompt in prompts])
     offsets = np.cumsum([0, *map(len, prompts)], dtype=np.int64)
     return SampleSet(path, "0" * 64, ids, offsets, None if limits is None else np.array(limits))
-
-
-@cache
-def gpt_oss_tokenizer() -> Tokenizer:
-    """Built in 3 s of CPU, in the one process that takes all tests of it."""
-    return harmony_tokenizer()
 
 
 def any_written(folder: Path, pattern: str) -> bool:

@@ -11,7 +11,7 @@ SERVERS = ("sglang_server", "scripted_llama", "scripted_vllm", "llama_server")
 _ALL_WITH_ENGINES = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.engine\b", re.MULTILINE)
 _TEST = re.compile(r"^(?:async )?def (test_\w+)\(([^)]*)\)", re.MULTILINE)
 # What takes a process seconds before its first test, the tokenizer's merges, and what counts tokens with it.
-PREPARED_ONCE = ("gpt_oss_tokenizer", "read_events(")
+PREPARED_ONCE = ("harmony_tokenizer", "read_events(")
 # These take minutes each, or wait, while the others work.
 LONGEST = (
     "tests/documents/test_commands.py",

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.dataset import tokenizer as o200k
+from harness.dataset.model_tokenizer import harmony_tokenizer
 from harness.errors import DatasetError
 from tests.harness.dataset.test_round_trip import of_ids, sent
 from tests.harness.grading.graders.test_graders import PIECES, grade_everything, harmony
-from tests.kit import gpt_oss_tokenizer
 
 pytestmark = pytest.mark.engine
 
@@ -48,4 +48,4 @@ def test_random_ids_by_another_encoder(prompts):
 @given(st.lists(st.text(min_size=1), min_size=1, max_size=6))
 def test_what_a_tokenizer_made_of_a_text_is_text(texts):
     """No text column is needed: all that it says are the ids."""
-    assert sent(of_ids([list(gpt_oss_tokenizer().encode(text).ids) for text in texts])) == texts
+    assert sent(of_ids([list(harmony_tokenizer().encode(text).ids) for text in texts])) == texts

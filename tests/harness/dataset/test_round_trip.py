@@ -14,13 +14,13 @@ from harness.config.benchmark import load_benchmark
 from harness.dataset import prompt_texts
 from harness.dataset import tokenizer as o200k
 from harness.dataset.model_template import ModelTemplate, open_model_template
-from harness.dataset.model_tokenizer import load_tokenizer
+from harness.dataset.model_tokenizer import harmony_tokenizer, load_tokenizer
 from harness.dataset.round_trip import with_texts
 from harness.dataset.samples import load_samples
 from harness.endpoints.salting import salted
 from harness.errors import ConfigError, DatasetError
 from tests.harness.dataset.test_chat_messages import DEEPSEEK_TEMPLATE, harmony
-from tests.kit import gpt_oss_tokenizer, sample_set
+from tests.kit import sample_set
 from tests.runs import SAMPLES
 
 # Of each benchmark: its sample, the sample's tokenizer, and what servers put before a text.
@@ -35,7 +35,7 @@ FILE = Path("x.parquet")
 @cache
 def tokenizer_of(benchmark):
     name = BENCHMARKS[benchmark][1]
-    return gpt_oss_tokenizer() if name is None else load_tokenizer(SAMPLES / name)
+    return harmony_tokenizer() if name is None else load_tokenizer(SAMPLES / name)
 
 
 def of_ids(prompts, api="completions-text", benchmark="gpt-oss-120b", template=None, first_row=0):

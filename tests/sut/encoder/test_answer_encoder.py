@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from harness.dataset import tokenizer as o200k
+from harness.dataset.model_tokenizer import harmony_tokenizer
 from harness.record.outcome import FailureKind
 from sut.encoder.answer_encoder import AnswerEncoder
-from tests.kit import VOCABULARY, assert_failed, gpt_oss_tokenizer
+from tests.kit import VOCABULARY, assert_failed
 from tests.recorded_wires import exchange
 
 PROSE = " ".join(f"The {number}th of these sentences says what comes before it." for number in range(100))
@@ -14,7 +15,7 @@ PROSE = " ".join(f"The {number}th of these sentences says what comes before it."
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return gpt_oss_tokenizer()
+    return harmony_tokenizer()
 
 
 @pytest.fixture(scope="module")

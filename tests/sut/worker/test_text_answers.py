@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import pytest
 
+from harness.dataset.model_tokenizer import harmony_tokenizer
 from harness.record.answer_log import read_saved_answers
 from harness.record.journal import RETRIES_FILE, read_counts
 from harness.record.outcome import FailureKind
@@ -14,13 +15,13 @@ from sut.encoder.answer_encoder import AnswerEncoder
 from sut.encoder.process import serve
 from sut.ipc.counters import Counter
 from sut.ipc.messages import COMPLETE, FAILED, FIRST
-from tests.kit import PATIENCE_S, VOCABULARY, gpt_oss_tokenizer, parameters, scripted, wait_until
+from tests.kit import PATIENCE_S, VOCABULARY, parameters, scripted, wait_until
 from tests.sut.recorded_text import COUNTED, IN_STREAM, NAMED, QUERY, TEXT, answering
 
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return gpt_oss_tokenizer()
+    return harmony_tokenizer()
 
 
 @pytest.fixture(scope="module")
