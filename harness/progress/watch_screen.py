@@ -1,5 +1,6 @@
 """report.py watch: the progress of a run or of its grading, on a screen or, in a pipe, as plain lines."""
 
+import math
 import os
 import select
 import shutil
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -45,12 +47,45 @@ _BAR = 40
 _CLEAR, _HIDE, _SHOW = "\x1b[H\x1b[J", "\x1b[?25l", "\x1b[?25h"
 
 
+class _Age:
+    """The seconds since something was written, at each look.
+
+    By the wall clock at the first one alone: it may be set, and that of the run be another machine's.
+    """
+
+    def __init__(self) -> None:
+        self._written: datetime | None = None
+        self._age_s = 0.0
+        self._looked_s = -math.inf
+
+    def __call__(self, written: datetime, now: datetime) -> float:
+        looked_s = time.monotonic()
+        since_s, self._looked_s = looked_s - self._looked_s, looked_s
+        if written == self._written:
+            self._age_s += since_s
+        else:
+            self._written = written
+            self._age_s = max(0.0, min((now - written).total_seconds(), since_s))
+        return self._age_s
+
+
+class Ages(NamedTuple):
+    """The ages that a watch follows from look to look."""
+
+    line: _Age
+    grading: _Age
+
+    @classmethod
+    def at_first_look(cls) -> "Ages":
+        """Of a watch that begins."""
+        return cls(_Age(), _Age())
+
+
 class RunState(msgspec.Struct, frozen=True):
     """What the files of a run say at a moment."""
 
     title: str
     run: Path
-    now: datetime
     line: ProgressLine | None
     """the last one"""
     silent_s: float
@@ -59,6 +94,8 @@ class RunState(msgspec.Struct, frozen=True):
     """the verdict and score in one line; "" while the run lasts"""
     grading: GradingProgress | None
     """None where no evaluator is running"""
+    no_step_s: float = 0.0
+    """since its latest step"""
 
     @property
     def ended(self) -> str:
@@ -66,19 +103,24 @@ class RunState(msgspec.Struct, frozen=True):
         return "" if self.grading is not None else self.result
 
 
-def read_state(run: Path, now: datetime) -> RunState:
-    """Read the files of a run, the record first: the last line is written before the verdict."""
+def read_state(run: Path, now: datetime, ages: Ages | None = None) -> RunState:
+    """Read the files of a run, the record first: the last line is written before the verdict.
+
+    ``ages`` are those of the earlier looks.
+    """
+    ages = ages or Ages.at_first_look()
     record = line = None
     with suppress(FileNotFoundError):
         record = RunRecord.read(run / RUN_RECORD)
     found = read_grading(run)
-    grading = found if found and (now - found.time).total_seconds() < _LONGEST_STEP_S else None
+    no_step_s = 0.0 if found is None else ages.grading(found.time, now)
+    grading = found if no_step_s < _LONGEST_STEP_S else None
     with suppress(FileNotFoundError):
         line = read_progress(run / PROGRESS)
-    silent_s = 0.0 if line is None else (now - line.time).total_seconds()
+    silent_s = 0.0 if line is None else ages.line(line.time, now)
     title = str(run) if record is None else record.plan.title
     result = _end_without_record(run, silent_s) if record is None else _result(run, record)
-    return RunState(title, run, now, line, silent_s, result, grading)
+    return RunState(title, run, line, silent_s, result, grading, no_step_s)
 
 
 def newest_run(folder: Path) -> Path:
@@ -93,22 +135,22 @@ def newest_run(folder: Path) -> Path:
 
 def watch(folder: Path, look_s: float = _LOOK_S) -> None:
     """Show the run until it ends, or until q or Ctrl-C. Raises ConfigError where there is none."""
-    run = newest_run(folder)
+    run, ages = newest_run(folder), Ages.at_first_look()
     if can_overwrite(sys.stdout) and sys.stdin.isatty():
         with _screen(look_s) as leaves:
             while not leaves():
-                state, size = read_state(run, datetime.now(UTC)), shutil.get_terminal_size()
+                state, size = read_state(run, datetime.now(UTC), ages), shutil.get_terminal_size()
                 _control(_CLEAR)
                 print("\n".join(_fitting(screen(state, size.columns), size.lines)), end="", flush=True)
                 if state.ended:
                     break
-        state = read_state(run, datetime.now(UTC))
+        state = read_state(run, datetime.now(UTC), ages)
         print("\n".join(screen(state, shutil.get_terminal_size().columns)))
         return
     print(printable(str(run)), flush=True)
     last, warned = "", 0
     while True:
-        state = read_state(run, datetime.now(UTC))
+        state = read_state(run, datetime.now(UTC), ages)
         warned = _print_warnings(state.line, warned)
         if state.ended:
             break
@@ -156,7 +198,7 @@ def screen(state: RunState, width: int) -> list[str]:
     else:
         lines += ["", state.result]
         if state.grading is not None:
-            lines += ["", *_steps(state.grading, state.now), "", "q leaves; grading continues"]
+            lines += ["", *_steps(state.grading, state.no_step_s), "", "q leaves; grading continues"]
     return [part for text in lines for part in _wrapped(printable(text, LONG_LINE), max(width - 1, 1))]
 
 
@@ -221,12 +263,12 @@ def _no_line(silent_s: float) -> str:
     return f"NO LINE FOR {duration(silent_s)}: the run was killed or suspended, or its disk is full"
 
 
-def _steps(grading: GradingProgress, now: datetime) -> Iterator[str]:
+def _steps(grading: GradingProgress, no_step_s: float) -> Iterator[str]:
     done, total = grading.done, grading.total
     bar = progress_bar(done, total, _BAR)
     yield f"grading {bar} {done:,} of {total:,} {grading.stage}, {duration(grading.elapsed_s)}"
-    if (silent_s := (now - grading.time).total_seconds()) > _SILENT_S:
-        yield f"no step for {duration(silent_s)}: a long one, or the evaluator was killed"
+    if no_step_s > _SILENT_S:
+        yield f"no step for {duration(no_step_s)}: a long one, or the evaluator was killed"
 
 
 def _latencies(part: Latencies | None) -> str:

@@ -6,6 +6,7 @@ import pty
 import shutil
 import sys
 import threading
+import time
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -19,7 +20,7 @@ from harness.progress import watch_screen
 from harness.progress.lost_run import LostWatch, ValidityRules
 from harness.progress.progress_files import ProgressFile, ProgressLog, read_grading
 from harness.progress.progress_line import plain_progress
-from harness.progress.watch_screen import plain, read_state, screen, watch
+from harness.progress.watch_screen import Ages, plain, read_state, screen, watch
 from tests import records
 from tests.harness.progress.test_progress_files import LIMITS, append, snapshot
 from tests.kit import wait_until
@@ -218,16 +219,28 @@ def test_a_pipe_gets_the_last_warning_of_a_run(lasting, capsys):
 def test_a_pipe_gets_a_line_that_the_run_gives_none(lasting, watched, monkeypatch):
     """Of a run that was killed nothing else comes, for ever."""
     ours, theirs = os.pipe()
-    late = SimpleNamespace(s=20.0)
-    later = SimpleNamespace(now=lambda zone: datetime.now(zone) + timedelta(seconds=late.s))
-    monkeypatch.setattr(watch_screen, "datetime", later)
+    late = SimpleNamespace(s=0.0)
+    later = SimpleNamespace(monotonic=lambda: time.monotonic() + late.s, sleep=time.sleep)
+    monkeypatch.setattr(watch_screen, "time", later)
     watched(lasting, theirs)
     with os.fdopen(ours) as lines:
         lines.readline()
+        assert "802/1000 done" in lines.readline()
         for late.s, said in ((20.0, "15s"), (70.0, "1m00s"), (190.0, "3m00s")):
             assert lines.readline().startswith(f"NO LINE FOR {said}: the run was killed or suspended")
         ENDED.write(lasting / RUN_RECORD)
         assert lines.readline().startswith("Result: ")
+
+
+def test_a_wall_clock_that_is_set_makes_no_silence(lasting):
+    """A step by an hour was `NO LINE FOR 1h00m`, and the end of a watch of rows."""
+    ages, hour = Ages.at_first_look(), timedelta(hours=1)
+    with ProgressFile(lasting) as grading:
+        grading.show(30, 120, "outputs")
+        for step in (timedelta(), hour, -hour, hour):
+            state = read_state(lasting, datetime.now(UTC) + step, ages)
+            assert max(state.silent_s, state.no_step_s) < watch_screen._SILENT_S
+            assert state.grading is not None
 
 
 def test_a_run_without_a_record_ends_with_its_lines_or_its_folder(lasting, watched):
