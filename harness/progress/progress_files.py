@@ -17,6 +17,7 @@ from typing import Self
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from harness.analysis.answer_lengths import LengthWatch
 from harness.analysis.network_summary import clump_text
@@ -106,6 +107,8 @@ class ProgressLine(msgspec.Struct, frozen=True, kw_only=True):
     """warnings since the queries began; run.json has the earlier ones from the start"""
     warnings: tuple[PrintedWarning, ...] = ()
     """the latest five of them, the earliest first"""
+    ended: bool = False
+    """the last line of a run that was not killed, whatever its result"""
 
 
 class _Printed(logging.Handler):
@@ -162,10 +165,13 @@ class ProgressLog:
         self.last: ProgressLine | None = None
 
     def close(self) -> None:
-        """Write the last state, and wait until all lines are written."""
+        """Write the last state as such, and wait until all lines are written."""
         try:
             if self._between is not None:
-                self._add(self._between)
+                self._add(self._between, ended=True)
+            elif self.last is not None and not self.last.ended and not self._unread:
+                self.last = replace(self.last, ended=True)
+                self._thread.submit(self._write, self.last)
         finally:
             log.removeHandler(self._printed)
             self._thread.shutdown()
@@ -187,7 +193,7 @@ class ProgressLog:
             self._tell_lengths(snapshot)
             self._tell_failure(snapshot)
 
-    def _add(self, snapshot: ProgressSnapshot) -> Rows | None:
+    def _add(self, snapshot: ProgressSnapshot, *, ended: bool = False) -> Rows | None:
         """Write a line; returns the answers of the last minute, None where the journal cannot be read."""
         self._between = None
         if self._unread:
@@ -205,7 +211,7 @@ class ProgressLog:
         while self._printed.texts:
             self._warnings.append(PrintedWarning(round(snapshot.elapsed_s, 1), self._printed.texts.popleft()))
             self._warned += 1
-        self.last = line = self._line(snapshot, recent)
+        self.last = line = replace(self._line(snapshot, recent), ended=ended)
         self._on_line(line)
         self._thread.submit(self._write, line)
         return recent

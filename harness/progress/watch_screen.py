@@ -119,7 +119,7 @@ def read_state(run: Path, now: datetime, ages: Ages | None = None) -> RunState:
         line = read_progress(run / PROGRESS)
     silent_s = 0.0 if line is None else ages.line(line.time, now)
     title = str(run) if record is None else record.plan.title
-    result = _end_without_record(run, silent_s) if record is None else _result(run, record)
+    result = _end_without_record(run, line, silent_s) if record is None else _result(run, record)
     return RunState(title, run, line, silent_s, result, grading, no_step_s)
 
 
@@ -302,10 +302,12 @@ def _plain_state(state: RunState) -> str:
     return _no_line(max(state.silent_s // _SAY_S * _SAY_S, _SILENT_S))  # once a minute
 
 
-def _end_without_record(run: Path, silent_s: float) -> str:
+def _end_without_record(run: Path, line: ProgressLine | None, silent_s: float) -> str:
     """Of rows, a ladder or a point of a curve nothing but their lines, or their folder, shows the end."""
     if not run.is_dir():
         return "Ended: the folder is gone"
+    if line is not None and line.ended:
+        return "Ended"
     return f"Ended, killed or suspended: no line for {duration(silent_s)}" if silent_s > _SILENT_S else ""
 
 

@@ -85,7 +85,8 @@ def test_lines_come_each_five_seconds_and_forget_after_a_minute(folder, progress
     progress.close()
     lines = (folder / PROGRESS).read_text().splitlines()
     counts = [json.loads(line)["ended_last_minute"] for line in lines]
-    assert counts == [100] * 12 + [0] * 2
+    assert counts == [100] * 12 + [0] * 3  # the last one is there again, as that
+    assert [json.loads(line)["ended"] for line in lines] == [False] * 14 + [True]
     assert read_progress(folder / PROGRESS).over_limit["TTFT"].queries > 0  # since the run began
 
 
@@ -98,6 +99,7 @@ def test_the_last_line_has_the_end_of_the_run(folder, progress):
     lines = [json.loads(line) for line in (folder / PROGRESS).read_text().splitlines()]
     assert [(line["elapsed_s"], line["completed"]) for line in lines] == [(5.0, 500), (9.5, 898)]
     assert (lines[-1]["in_flight"], lines[-1]["ended_last_minute"]) == (0, 100)
+    assert [line["ended"] for line in lines] == [False, True]
 
 
 def test_tokens_that_come_in_pieces_are_a_warning_at_once(folder, progress, caplog):
@@ -178,7 +180,7 @@ def test_what_the_terminal_warns_of_is_in_the_next_line(folder, progress):
     lines = [
         msgspec.json.decode(line, type=ProgressLine) for line in (folder / PROGRESS).read_bytes().splitlines()
     ]
-    assert [(line.elapsed_s, line.warned) for line in lines] == [(5.0, 0), (7.0, 1), (9.0, 6)]
+    assert [(line.elapsed_s, line.warned) for line in lines] == [(5.0, 0), (7.0, 1), (9.0, 6), (9.0, 6)]
     assert lines[1].warnings == (PrintedWarning(7.0, r"no metrics of http://a:1\n"),)
     assert [one.text[-1] for one in lines[2].warnings] == list("01234")
 
@@ -216,7 +218,7 @@ def test_a_disk_that_stands_holds_up_no_line_that_is_shown(folder):
     progress.close()
     lines = os.read(reader, 1 << 16).splitlines()
     os.close(reader)
-    assert ([json.loads(line)["elapsed_s"] for line in lines], progress.waits_ns) == ([5.0, 10.0], 0)
+    assert ([json.loads(line)["elapsed_s"] for line in lines], progress.waits_ns) == ([5.0, 10.0, 10.0], 0)
 
 
 def test_a_line_that_is_being_written_is_not_read(folder, progress):

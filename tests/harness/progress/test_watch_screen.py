@@ -11,6 +11,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -18,7 +19,7 @@ from harness.analysis.early_stopping import most_over_limit
 from harness.files import GRADING_PROGRESS, JOURNAL_DIR, PROGRESS, RUN_RECORD
 from harness.progress import watch_screen
 from harness.progress.lost_run import LostWatch, ValidityRules
-from harness.progress.progress_files import ProgressFile, ProgressLog, read_grading
+from harness.progress.progress_files import ProgressFile, ProgressLog, read_grading, read_progress
 from harness.progress.progress_line import plain_progress
 from harness.progress.watch_screen import Ages, plain, read_state, screen, watch
 from tests import records
@@ -246,6 +247,9 @@ def test_a_wall_clock_that_is_set_makes_no_silence(lasting):
 def test_a_run_without_a_record_ends_with_its_lines_or_its_folder(lasting, watched):
     """Rows, ladders and points of a curve write no run.json; complete rows leave no folder."""
     (lasting / RUN_RECORD).unlink()
+    assert read_state(lasting, datetime.now(UTC)).ended == "Ended"
+    not_the_last = replace(read_progress(lasting / PROGRESS), ended=False)
+    (lasting / PROGRESS).write_bytes(msgspec.json.encode(not_the_last) + b"\n")
     assert read_state(lasting, datetime.now(UTC)).ended == ""
     assert "\nEnded, killed or suspended: no line for 20s" in shown(lasting, later_s=20)
     ours, theirs = os.pipe()
