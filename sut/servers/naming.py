@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from urllib.parse import urlsplit
 
 import msgspec
@@ -51,7 +52,8 @@ def replicas_of(urls: Sequence[str]) -> Replicas:
     return replace(found, warnings=(*slow, *warnings, *found.warnings))
 
 
-def any_is_here(urls: Sequence[str]) -> bool:
+@cache  # a run asks for its workers and for its GPUs, and a resolver may take its time
+def any_is_here(urls: tuple[str, ...]) -> bool:
     """Whether a URL leads to this machine."""
     calls = Calls(is_own_host, {split_address(url)[1] or _host(url) for url in urls})
     for _ in calls.wait(LOOKUP_S):

@@ -139,6 +139,15 @@ def test_servers_of_this_machine(text, here):
     assert any_is_here(parse_server_urls([text])) is here
 
 
+def test_a_name_is_looked_up_once_for_where_its_server_is(monkeypatch):
+    """Workers and GPUs of a run each asked the resolver, whose answer may take ten seconds."""
+    asked = []
+    monkeypatch.setattr(naming, "is_own_host", asked.append)
+    urls = parse_server_urls(["http://asked-once:1"])
+    assert not any_is_here(urls) and not any_is_here(urls)
+    assert asked == ["asked-once"]
+
+
 def test_more_replicas_are_asked_for_than_named():
     check_enough(2, ["a", "b"])
     with pytest.raises(ConfigError, match=r"--min-replicas .*3.* 2 "):
