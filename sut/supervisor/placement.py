@@ -111,7 +111,7 @@ def choose(machine: Machine, load: Load, asked: int | None, *, server_here: bool
     spare = max(1, min(ours - 1, _MOST_WORKERS))
     workers, reason = (asked, "as asked") if asked is not None else _wanted(load, spare, machine.descriptors)
     if load.open_at_most is not None and workers > load.open_at_most:
-        workers, reason = load.open_at_most, f"{counted(load.open_at_most, 'request')} in flight"
+        workers, reason = load.open_at_most, _for_requests(load.open_at_most)
     if machine.quota is not None or len(machine.cores) < PIN_FROM_CORES or workers >= ours:
         return Placement(workers, reason, native=machine.native)
     # From the last core on: interrupts and other programs mostly run on the first.
@@ -123,8 +123,12 @@ def with_requests_for_all(placement: Placement, limit: int | None) -> Placement:
     """The placement without the workers that a limit of requests in flight leaves without one."""
     if limit is None or limit >= placement.workers:
         return placement
-    reason, cores = f"for {counted(limit, 'request')} in flight", placement.worker_cores[:limit]
-    return replace(placement, workers=limit, reason=reason, worker_cores=cores)
+    cores = placement.worker_cores[:limit]
+    return replace(placement, workers=limit, reason=_for_requests(limit), worker_cores=cores)
+
+
+def _for_requests(limit: int) -> str:
+    return f"for {counted(limit, 'request')} in flight"
 
 
 def _wanted(load: Load, spare: int, descriptors: int) -> tuple[int, str]:

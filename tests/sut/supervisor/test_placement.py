@@ -62,7 +62,7 @@ SERVER_512_GPUS = Load(open_expected=419_000, queries_per_s=3956, events_per_s=5
         (64, Load(queries_per_s=45_000, events_per_s=45_000), None, False, 5, "for 45,000 queries/s"),
         (2, SERVER_512_GPUS, 6, False, 6, "as asked"),
         # a worker without a share would have no limit
-        (2, Load(open_at_most=3), 6, False, 3, "3 requests in flight"),
+        (2, Load(open_at_most=3), 6, False, 3, "for 3 requests in flight"),
     ],
 )
 def test_how_many_workers(cores, load, asked, here, workers, reason):
