@@ -134,7 +134,7 @@ class IdAnswer(ChunkAnswer):
             return Failure(
                 FailureKind.TOKEN_COUNT,
                 f"{number(usage.completion_tokens)} tokens without ids: the server does not return them, "
-                "or needs another --backend or --api",
+                "or needs another --backend or API",
             )
         return whole_answer(self.ids, usage.completion_tokens, self._reason, self.prompt_tokens, self._limits)
 
