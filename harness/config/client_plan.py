@@ -16,7 +16,7 @@ from harness.config.option_checks import check_choice, optional_count, optional_
 from harness.config.plans import ClientPlan
 from harness.config.protocol import Api, check_api
 from harness.config.run_options import SERVER_URL, Backend, ClientOptions
-from harness.config.server_urls import parse_server_urls
+from harness.config.server_urls import parse_server_urls, unused_ca_file
 from harness.errors import ConfigError
 
 MOST_WORKERS = 512  # more than any machine has cores
@@ -32,18 +32,20 @@ def resolve_client(
     log_dir: Path,
     *,
     every_replica: bool = False,
+    further_urls: Sequence[str] = (),
     deviations: tuple[str, ...] = (),
     warnings: tuple[str, ...] = (),
 ) -> ClientPlan:
     """The options checked, with what a program decides by itself. Raises ConfigError.
 
     ``input_file``: the dataset, also where --input-file does not name it. ``every_replica``: replicas are
-    measured, so that --min-replicas is refused. ``deviations`` and ``warnings`` are those of the program,
-    beside the options' own.
+    measured, so that --min-replicas is refused. ``further_urls``: of what is asked besides servers.
+    ``deviations`` and ``warnings`` are those of the program, beside the options' own.
     """
     streams = parameters.stream
     if options.resume and options.restart:
         raise ConfigError("--resume and --restart: one continues the earlier run, one begins anew; omit one")
+    server_urls = _server_urls(options.backend, options.server_url)
     return ClientPlan(
         benchmark=benchmark,
         input_file=input_file.absolute(),
@@ -51,7 +53,7 @@ def resolve_client(
         backend=options.backend,
         api=_api(options.backend, options.api),
         tokenizer=options.tokenizer,
-        server_urls=_server_urls(options.backend, options.server_url),
+        server_urls=server_urls,
         ca_file=optional_file("--ca-file", options.ca_file),
         preflight=resolve_preflight(options, every_replica=every_replica),
         num_workers=optional_count("--num-workers", options.num_workers, MOST_WORKERS),
@@ -63,7 +65,12 @@ def resolve_client(
         log_dir=log_dir.absolute(),
         dry_run=options.dry_run,
         deviations=deviations,
-        warnings=(*options.warnings, *warnings, *unused_deadlines(options, streams=streams)),
+        warnings=(
+            *options.warnings,
+            *warnings,
+            *unused_deadlines(options, streams=streams),
+            *unused_ca_file(options.ca_file, (*server_urls, *further_urls)),
+        ),
     )
 
 

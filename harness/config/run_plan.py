@@ -43,6 +43,7 @@ def resolve_plan(options: RunOptions, audit: ComplianceSettings | None = None) -
     mode: TestMode = "accuracy" if options.accuracy else "performance"
     audit_config = optional_file("--audit-config", options.audit_config)
     audit_text, rewritten = _audit_text(audit_config)
+    dcgm_urls = _dcgm_urls(options.dcgm_url)
     return RunPlan(
         client=resolve_client(
             options,
@@ -52,6 +53,7 @@ def resolve_plan(options: RunOptions, audit: ComplianceSettings | None = None) -
             _policy(options, streams=generation.parameters.stream),
             options.results / options.scenario / _folder(mode, audit),
             every_replica=not options.accuracy and audit is None and audit_config is None,
+            further_urls=dcgm_urls,
             deviations=(
                 *scenario_deviations(benchmark, options.scenario),
                 *round_deviations(benchmark),
@@ -64,7 +66,7 @@ def resolve_plan(options: RunOptions, audit: ComplianceSettings | None = None) -
         mode=mode,
         model_key=benchmark.model_key(options.scenario),
         max_samples=optional_count("--max-samples", options.max_samples, MOST_NUMBER),
-        dcgm_urls=_dcgm_urls(options.dcgm_url),
+        dcgm_urls=dcgm_urls,
         user_conf=existing_file("--user-conf", options.user_conf),
         mlperf_conf=optional_file(
             "--mlperf-conf", options.mlperf_conf, "omit the flag: LoadGen has the official settings inside"

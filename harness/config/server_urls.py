@@ -64,6 +64,13 @@ def _add(urls: list[str], part: str, source: str) -> None:
             raise _too_many(source)
 
 
+def unused_ca_file(ca_file: Path | None, urls: Iterable[str]) -> tuple[str, ...]:
+    """A warning about certificates that have no effect on connections to these URLs."""
+    if ca_file is None or any(urlsplit(url.removeprefix(DNS)).scheme == "https" for url in urls):
+        return ()
+    return (f"--ca-file {ca_file} has no effect, and is not read: no server is named with https://",)
+
+
 def with_scheme(url: str) -> str:
     """``http://HOST:PORT`` for ``HOST:PORT``, all else as it is."""
     return f"http://{url}" if _BARE.match(url) else url

@@ -10,7 +10,7 @@ from harness.cli.streams import require_stdout
 from harness.config.benchmark import load_benchmark
 from harness.config.client_plan import MOST_CONCURRENCY
 from harness.config.option_checks import optional_count
-from harness.config.server_urls import parse_server_urls
+from harness.config.server_urls import parse_server_urls, unused_ca_file
 from harness.text import counted, printable, show
 from sut.client.endpoint import access_by
 from sut.doctor import data_files, this_node
@@ -53,7 +53,8 @@ def findings_of(options: DoctorOptions) -> Iterator[Finding]:
     urls = parse_server_urls(options.server_url) if options.server_url else ()
     benchmark = load_benchmark(options.benchmark)
     in_flight = optional_count("--max-concurrency", options.max_concurrency, MOST_CONCURRENCY)
-    yield from (ok("flags", text) for text in options.warnings)
+    warnings = (*options.warnings, *unused_ca_file(options.ca_file, urls))
+    yield from (ok("flags", text) for text in warnings)
     yield from software_findings()
     yield client_finding(compiled=machine.native)
     yield this_node.memory_finding(at)

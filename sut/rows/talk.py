@@ -17,7 +17,7 @@ from harness.config.benchmark import Benchmark
 from harness.config.deadlines import Deadlines
 from harness.config.generation import SamplingParameters
 from harness.config.run_options import SERVER_URL
-from harness.config.server_urls import parse_server_urls
+from harness.config.server_urls import parse_server_urls, unused_ca_file
 from harness.dataset.tokenizer import encode
 from harness.errors import EXIT_VALID, ConfigError, RunError
 from harness.record.outcome import Failure, Outcome
@@ -141,10 +141,12 @@ def _server(options: TalkOptions, benchmark: Benchmark, positions: int) -> Itera
     """The first server, which answers all prompts."""
     if options.backend != "embedded":
         url = parse_server_urls(options.server_url or SERVER_URL)[0]
+        _warn(*unused_ca_file(options.ca_file, [url]))
         yield discover([url], options.backend, access_by(options.ca_file), _QUESTIONS_S)[0]
         return
     if options.server_url:
         raise ConfigError("--backend embedded starts its own server; remove --server-url")
+    _warn(*unused_ca_file(options.ca_file, ()))
     with engine_of(benchmark, slots=1, context=positions + 1) as engine:
         yield discover([engine.url], options.backend, access_by(options.ca_file), _QUESTIONS_S)[0]
 

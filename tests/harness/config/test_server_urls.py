@@ -1,8 +1,10 @@
 """Every spelling of --server-url: one URL for each replica, in the end; and the short form for people."""
 
+from pathlib import Path
+
 import pytest
 
-from harness.config.server_urls import folded, parse_server_urls
+from harness.config.server_urls import folded, parse_server_urls, unused_ca_file
 from harness.errors import ConfigError
 
 ACCEPTED = [
@@ -163,3 +165,19 @@ def test_the_short_form_names_the_same_servers(values, text):
 def test_the_short_form_is_bounded():
     urls = [f"http://{name}:1" for name in "abcdefghijkl"]
     assert folded(urls, 3) == "http://a:1, http://b:1, http://c:1 and 9 more"
+
+
+@pytest.mark.parametrize(
+    ("urls", "unused"),
+    [
+        (["http://a:1", "dns+http://https:2"], True),
+        ([], True),  # the embedded engine
+        (["http://a:1", "https://b:1"], False),
+        (["dns+https://a:1"], False),
+    ],
+)
+def test_certificates_that_no_server_is_asked_with_are_said_to_be(urls, unused):
+    """A file that is none passed in silence, until a server was named with https."""
+    assert unused_ca_file(None, urls) == ()
+    found = unused_ca_file(Path("ca.pem"), urls)
+    assert [text.partition(",")[0] for text in found] == ["--ca-file ca.pem has no effect"] * unused
