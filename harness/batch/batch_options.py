@@ -212,6 +212,9 @@ class ScoreOptions:
 
 FileOptions = EncodeOptions | DecodeOptions | ScoreOptions  # the commands that need no server
 _ELSEWHERE = ELSEWHERE | {"--max-new-tokens": "'--positions N' limits a prompt together with its answer"}
+_OF_STREAMS = ("first_token_timeout", "stall_timeout")
+_NOT_STREAMED = "answers to prompts of a file come complete, and --timeout ends one; omit the flag"
+_RUN = {f"--{name.replace('_', '-')}": _NOT_STREAMED for name in _OF_STREAMS}
 _PROMPT = {"-i": "the prompt is an argument of its own, in quotation marks; omit the flag"}
 
 
@@ -232,11 +235,11 @@ _COMMANDS = {
             "files": ("input_file", "output", "resume", "restart"),
             "generation": _GENERATION,
             "server": SERVER,
-            "deadlines and failures": FAILURES,
+            "deadlines and failures": tuple(name for name in FAILURES if name not in _OF_STREAMS),
             "run": ("metrics_port", "dry_run", "log_level"),
         },
         "answer every prompt of a file",
-        {"synonyms": SYNONYMS, "elsewhere": _ELSEWHERE},
+        {"synonyms": SYNONYMS, "elsewhere": _ELSEWHERE | _RUN},
     ),
     "chat": _talk("talk to the model at a terminal", "system", "reasoning"),
     "generate": _talk("continue plain text at a terminal"),

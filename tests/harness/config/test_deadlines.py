@@ -69,10 +69,13 @@ def test_deadlines_of_streams_have_no_effect_on_complete_answers(streams):
     assert [line.startswith("--stall-timeout 5 has no effect") for line in found] == [True] * (not streams)
 
 
-def test_a_flag_that_the_program_does_not_have_is_no_remedy():
-    """Prompts of a file are never streamed, and ./mlperf prompts run has no --stream."""
-    words = ("run", "--input", "a", "--output", "b", "--stall-timeout", "5")
-    (ours,) = unused_deadlines(batch_options.parse_options([*words]), streams=False)
+def test_a_flag_that_the_program_does_not_have_is_no_remedy(capsys):
+    """Prompts of a file are never streamed: ./mlperf prompts run has no --stream, nor what streams need."""
+    words = ["run", "--input", "a", "--output", "b"]
+    with pytest.raises(SystemExit):
+        batch_options.parse_options([*words, "--stall_timeout=5"])
+    assert "--stall_timeout: answers to prompts of a file come complete" in capsys.readouterr().err
+    (ours,) = unused_deadlines(replace(batch_options.parse_options(words), stall_timeout=5.0), streams=False)
     (others,) = unused_deadlines(flags("--stall-timeout", "5"), streams=False)
     assert ("--stream" in ours, "--stream on" in others) == (False, True)
 
