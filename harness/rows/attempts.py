@@ -79,6 +79,11 @@ def earlier_rows(
         if made is not None and not other:
             what = f"all {now.samples} rows are answered with the same settings"
             return EarlierRun("complete", line.complete(what, output, "remove it to begin anew"))
+    if client.resume and other:
+        raise ConfigError(
+            f"--resume: {output} has the answers of a run with {other}; give the same arguments as before, "
+            "or omit --resume and choose another output file"
+        )
     if client.resume and before is None:
         raise ConfigError(
             f"--resume: {folder} holds no run to resume; check the name of the output file, or omit --resume"

@@ -81,15 +81,17 @@ def _default_output(options: EvalOptions, source: Path) -> Path:
     """``run_eval/NAME_YYYYmmdd_HHMMSS`` in the folder of results, in the input's format, parquet for JSON.
 
     The newest file that an earlier run of the same input has not completed comes before a new one, but for
-    those of more or other rows: a look at a few moves no answers of all aside.
+    those of more or other rows: a look at a few moves no answers of all aside. Where there are these alone,
+    --resume takes the newest, which it then refuses by what differs.
     """
     folder = options.results / _FOLDER
     suffix = PICKLE_SUFFIXES[0] if source.suffix.lower() in PICKLE_SUFFIXES else PARQUET_SUFFIXES[0]
     name = re.compile(rf"{re.escape(source.stem)}_[0-9]{{8}}_[0-9]{{6}}{re.escape(suffix + _RUN)}")
     begun = () if options.restart else sorted(folder.glob(f"*{_RUN}"), reverse=True)
-    for path in begun:
-        if name.fullmatch(path.name) and _may_continue(read_settings(path), options):
-            return path.with_suffix("")
+    ours = [path for path in begun if name.fullmatch(path.name)]
+    same = (path for path in ours if _may_continue(read_settings(path), options))
+    if path := next(same, ours[0] if ours and options.resume else None):
+        return path.with_suffix("")
     return folder / f"{source.stem}_{datetime.now():%Y%m%d_%H%M%S}{suffix}"
 
 

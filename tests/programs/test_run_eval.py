@@ -343,6 +343,8 @@ def test_a_complete_file_is_left_as_it_is(killed, tmp_path, capfd, monkeypatch):
             assert (code, stdout.split(":")[0], stdout.count("\n")) == (0, "complete", 1)
         few = refuse(capfd, dataset, output, "--server-url", url, "--num-samples", 3)
         assert "the file exists with the answers of a run with samples 12, this one has 3; choose" in few
+        few = refuse(capfd, dataset, output, "--server-url", url, "--num-samples", 3, "--resume")
+        assert "out.parquet has the answers of a run with samples 12, this one has 3; give the same" in few
         if not killed:
             assert "the file exists" in refuse(capfd, dataset, output, "--server-url", url, "--restart")
         assert answers(output) == wanted(prompts)

@@ -91,6 +91,8 @@ def test_a_look_at_fewer_rows_leaves_the_answers_of_all_where_they_are(tmp_path,
     write_settings(folder, SETTINGS)
     words = ["--input-file", "rows.parquet", "--results", str(tmp_path), *filter(None, [more])]
     assert (resolve_eval_plan(parse_options(words)).folder == folder) is continues
+    # --resume begins no other one: it is refused by what differs.
+    assert resolve_eval_plan(parse_options([*words, "--resume"])).folder == folder
 
 
 def test_a_row_whose_worker_died_after_its_answer_is_answered(tmp_path):
