@@ -21,7 +21,7 @@ WATERMARKS = ("watermark_default_enabled", "watermark_enforce_all")  # of a file
 Cpus = tuple[int, ...]
 
 # A guess for each rank of a server that does not report it: vLLM's default on GPUs of at least 70 GiB
-# (max_num_seqs in vLLM 0.32.0's arg_utils.py). Too many only wait in the server's queue.
+# but the A100 (max_num_seqs in vLLM 0.32.0's arg_utils.py). Too many only wait in the server's queue.
 _UNKNOWN_RANK_RUNS = 1024
 
 
