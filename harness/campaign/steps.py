@@ -199,8 +199,8 @@ def other_files(campaign: Campaign) -> Iterator[str]:
     if campaign.rehearsal:
         return
     for name, (benchmark, _) in campaign.benchmarks.items():
-        for role in _roles(campaign, benchmark):
-            path = dataset_of(campaign, benchmark, role)
+        files = {dataset_of(campaign, benchmark, role): role for role in _roles(campaign, benchmark)}
+        for path, role in files.items():  # one file may have several roles
             rule = benchmark.datasets[role]
             if path.is_file() and (found := other_than_published(name, rule, path, campaign.digests.of)):
                 yield found

@@ -20,7 +20,7 @@ from harness.campaign.origins import _other_commit, other_origins
 from harness.campaign.searches import search_folder
 from harness.campaign.servers import ServerCommand
 from harness.campaign.standing import Standing, standing, standings, write_made
-from harness.campaign.steps import missing_files, steps_of
+from harness.campaign.steps import missing_files, other_files, steps_of
 from harness.compliance.registry import TESTS
 from harness.config.loadgen_conf import with_rows
 from harness.errors import EXIT_INVALID, EXIT_SERVER, ConfigError
@@ -732,6 +732,17 @@ def test_other_data_than_the_published_is_named_before_the_first_run(tmp_path, m
     rehearsed = campaign_command.run(CampaignOptions(file=campaign.file, rehearsal=True, **more))
     assert rehearsed == 0
     assert "published" not in capsys.readouterr().out
+
+
+def test_one_file_for_performance_and_accuracy_is_named_once(tmp_path):
+    """As deepseek-r1's."""
+    (tmp_path / "data").touch()
+    (tmp_path / "my.toml").write_text(
+        FILE.replace("gpt-oss-120b.offline", "deepseek-r1") + "performance = 'data'\naccuracy = 'data'\n"
+        "offline = { target_qps = 9.0 }\n"
+    )
+    (other,) = other_files(read_campaign(tmp_path / "my.toml"))
+    assert f"{tmp_path / 'data'} is not the published mlperf_deepseek_r1_dataset_4388_fp8_eval.pkl" in other
 
 
 def test_status_says_before_which_run_a_campaign_would_stop(tmp_path, monkeypatch, capsys):
