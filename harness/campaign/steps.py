@@ -160,18 +160,18 @@ def dataset_of(campaign: Campaign, benchmark: Benchmark, role: str) -> Path:
 def missing_files(campaign: Campaign) -> Iterator[str]:
     """The files that the steps need and that are not there, each with its remedy."""
     for name, (benchmark, part) in campaign.benchmarks.items():
-        remedy = fetching(name)
+        remedy, table = fetching(name), f"benchmarks.{toml_key(name)}"
         paths = {role: dataset_of(campaign, benchmark, role) for role in _roles(campaign, benchmark)}
         missing = {role: path for role, path in paths.items() if not path.is_file()}
         if absent := [role for role in missing if getattr(part, role) is None]:
             files = ", ".join(dict.fromkeys(str(missing[role]) for role in absent))
             own = ", ".join(f"{role} = FILE" for role in absent)
-            yield f"{name} lacks {files}: run {remedy}, or write into [benchmarks.{toml_key(name)}]: {own}"
+            yield f"{name} lacks {files}: run {remedy}, or write into [{table}]: {own}"
         for role in missing.keys() - absent:
-            yield f"[benchmarks.{name}] {role}: no such file {missing[role]}; the official one: {remedy}"
+            yield f"[{table}] {role}: no such file {missing[role]}; the official one: {remedy}"
         for given in (part.user_conf, part.lcb_data):
             if given is not None and not campaign.path(given).exists():
-                yield f"[benchmarks.{name}]: no such file {campaign.path(given)}"
+                yield f"[{table}]: no such file {campaign.path(given)}"
         repeats = benchmark.datasets["accuracy"].repeats
         needs_code = any(_CODE in one for one in repeats) and not campaign.rehearsal
         dataset = dataset_of(campaign, benchmark, "accuracy")

@@ -156,6 +156,19 @@ def test_a_user_conf_that_is_not_there_is_missed(tmp_path):
     assert f"no such file {tmp_path / 'nowhere'}" in missed
 
 
+def test_a_file_that_is_not_there_is_named_with_its_table(tmp_path):
+    """As it stands in the file: a name with a dot in quotation marks."""
+    named = dict.fromkeys(("performance", "accuracy", "user_conf"), "nowhere")
+    tokenizer = SAMPLES / "cnn_sample_tokenizer.json"
+    (tmp_path / "my.toml").write_text(
+        'submitter = "Org"\nsystem_id = "box"\n[benchmarks."llama3.1-8b"]\n'
+        + "".join(f"{key} = '{value}'\n" for key, value in (named | {"tokenizer": tokenizer}).items())
+        + "offline = { target_qps = 9.0 }\n"
+    )
+    missed = list(missing_files(read_campaign(tmp_path / "my.toml")))
+    assert [text.startswith('[benchmarks."llama3.1-8b"]') for text in missed] == [True] * len(named)
+
+
 @pytest.mark.parametrize(
     ("tokenizer", "missed"),
     [
