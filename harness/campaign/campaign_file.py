@@ -70,7 +70,7 @@ class BenchmarkPart(
     lcb_data: Path | None = None
     """as the evaluator's `--lcb-data`"""
     tokenizer: str | None = None
-    """as the evaluator's `--tokenizer`"""
+    """as `--tokenizer` of the evaluator, and of runs, which encode texts with it"""
     user_conf: Path | None = None
     """LoadGen settings beside target_qps"""
     servers: dict[str, Any] = {}

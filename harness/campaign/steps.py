@@ -26,7 +26,7 @@ from harness.config.scenario import Scenario
 from harness.dataset.published import other_than_published
 from harness.errors import ConfigError
 from harness.files import ACCURACY_LOG, COMPLIANCE_RUN, CONFIG_DIR, USER_CONF
-from harness.grading.decoding.output_decoder import open_decoder, tokenizer_beside
+from harness.grading.decoding.output_decoder import BUILT_IN, open_decoder, tokenizer_beside
 from harness.grading.livecodebench.release import find_release
 from harness.peak.peak_options import parse_options as peak_options
 
@@ -413,7 +413,14 @@ def _run_words(
         raise ConfigError(
             f"{runs.campaign.file}: flags of {runs.name}: {own[0]} is the campaign's own; remove it"
         )
+    if (given := runs.part.tokenizer) is not None and not _names_tokenizer(runs.benchmark, flags):
+        words += ["--tokenizer", _in_folder(runs.campaign, "--tokenizer", given)]
     return (*map(str, words), "--wait-for-servers", str(servers.wait), *_with_paths(runs.campaign, flags))
+
+
+def _names_tokenizer(benchmark: Benchmark, flags: Sequence[str]) -> bool:
+    """Whether a run whose prompts or answers are text knows its tokenizer without that of the score."""
+    return benchmark.tokenizer == BUILT_IN or any(flag.partition("=")[0] == "--tokenizer" for flag in flags)
 
 
 def _flag_words(runs: _Runs, flags: Sequence[str]) -> Sequence[str]:

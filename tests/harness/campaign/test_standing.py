@@ -192,6 +192,23 @@ def test_the_tokenizer_of_the_score_is_opened_before_runs_of_hours(tmp_path, mon
     assert all(missed in text and "tokenizer = FOLDER" in text for text in found)
 
 
+@pytest.mark.parametrize("benchmark", ["deepseek-r1", "llama3.1-8b", "gpt-oss-120b"])
+@pytest.mark.parametrize("flags", [[], ["--tokenizer", "own"], ["--tokenizer=own"]])
+def test_runs_encode_their_texts_with_the_tokenizer_of_the_score(tmp_path, benchmark, flags):
+    """They stopped at the first answer of text, and asked for the tokenizer that the file names."""
+    (tmp_path / "data").touch()
+    (tmp_path / "tok").mkdir()
+    (tmp_path / "my.toml").write_text(
+        f'submitter = "Org"\nsystem_id = "box"\n[benchmarks."{benchmark}"]\n'
+        + "".join(f"{role} = 'data'\n" for role in ("performance", "accuracy", "compliance"))
+        + f"tokenizer = 'tok'\nflags = {flags}\noffline = {{ target_qps = 'search' }}\n"
+    )
+    runs = [step for step in steps_of(read_campaign(tmp_path / "my.toml")) if step.plan is not None]
+    assert {step.kind for step in runs} == {"trial", "search", "performance", "accuracy", "test"}
+    built_in = None if benchmark == "gpt-oss-120b" else str(tmp_path / "tok")
+    assert {step.plan.client.tokenizer for step in runs} == {"own" if flags else built_in}
+
+
 @pytest.mark.parametrize("flags", [["--generation-config", "gen.json"], ["--generation_config=gen.json"]])
 def test_files_in_flags_are_those_of_the_files_folder(tmp_path, monkeypatch, flags):
     """The steps are planned in the user's folder, where a file may have the same name."""
