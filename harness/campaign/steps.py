@@ -198,9 +198,13 @@ def other_files(campaign: Campaign) -> Iterator[str]:
     """The datasets that are not the published ones, as far as their checksums are known. Raises OSError."""
     if campaign.rehearsal:
         return
+    yield from dict.fromkeys(_other_files(campaign))  # performance and accuracy may read one file
+
+
+def _other_files(campaign: Campaign) -> Iterator[str]:
     for name, (benchmark, _) in campaign.benchmarks.items():
-        files = {dataset_of(campaign, benchmark, role): role for role in _roles(campaign, benchmark)}
-        for path, role in files.items():  # one file may have several roles
+        for role in _roles(campaign, benchmark):
+            path = dataset_of(campaign, benchmark, role)
             rule = benchmark.datasets[role]
             if path.is_file() and (found := other_than_published(name, rule, path, campaign.digests.of)):
                 yield found

@@ -764,15 +764,23 @@ def test_other_data_than_the_published_is_named_before_the_first_run(tmp_path, m
     assert "published" not in capsys.readouterr().out
 
 
-def test_one_file_for_performance_and_accuracy_is_named_once(tmp_path):
-    """As deepseek-r1's."""
+@pytest.mark.parametrize(
+    ("benchmark", "published"),
+    [
+        ("deepseek-r1", ["mlperf_deepseek_r1_dataset_4388_fp8_eval.pkl"]),
+        ("gpt-oss-120b", ["perf/perf_eval_ref.parquet", "acc/acc_eval_ref.parquet"]),
+    ],
+)
+def test_one_file_of_two_roles_is_named_once_for_each_that_it_should_be(tmp_path, benchmark, published):
+    """Of deepseek-r1 both are one."""
     (tmp_path / "data").touch()
     (tmp_path / "my.toml").write_text(
-        FILE.replace("gpt-oss-120b.offline", "deepseek-r1") + "performance = 'data'\naccuracy = 'data'\n"
+        FILE.replace("gpt-oss-120b.offline", benchmark) + "performance = 'data'\naccuracy = 'data'\n"
         "offline = { target_qps = 9.0 }\n"
     )
-    (other,) = other_files(read_campaign(tmp_path / "my.toml"))
-    assert f"{tmp_path / 'data'} is not the published mlperf_deepseek_r1_dataset_4388_fp8_eval.pkl" in other
+    others = list(other_files(read_campaign(tmp_path / "my.toml")))
+    named = [f"{tmp_path / 'data'} is not the published {file}" for file in published]
+    assert [text.partition(" (md5")[0] for text in others] == named
 
 
 def test_status_says_before_which_run_a_campaign_would_stop(tmp_path, monkeypatch, capsys):
