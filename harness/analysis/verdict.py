@@ -173,7 +173,7 @@ def _what_was_missed(loadgen: LoadgenSummary, percentile: float, *, stood: str) 
 
 
 def _rate_to_try(loadgen: LoadgenSummary, percentile: float, *, stood: str) -> Iterator[str]:
-    """After a missed limit, and in Offline for a run of the required length."""
+    """After a missed limit, and in Offline and SingleStream for a run of the required length."""
     target, measured = target_qps(loadgen), loadgen.samples_per_s
     if measured and (guess := rate_after(loadgen, percentile)) is not None:
         advice = _SAME_RATE if stood else guess.text
@@ -182,6 +182,12 @@ def _rate_to_try(loadgen: LoadgenSummary, percentile: float, *, stood: str) -> I
         yield (
             f"target_qps was {target:g}, {figure(measured)} samples/s were measured: "
             f"with target_qps = {math.ceil(measured)} LoadGen makes the query long enough"
+        )
+    mean_ns = loadgen.figures.get("Mean latency (ns)")
+    if loadgen.scenario == "SingleStream" and loadgen.constraints.get("Min duration") is False and mean_ns:
+        yield (  # LoadGen's summary has the latency that was expected as a rate
+            f"target_latency was {1000 / target:g} ms, {milliseconds(mean_ns)} ms were measured on average: "
+            f"with target_latency = {max(1, math.floor(mean_ns / 1e6))} LoadGen issues queries for long enough"
         )
 
 

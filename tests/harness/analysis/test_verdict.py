@@ -293,16 +293,22 @@ def test_too_few_queries_for_the_early_stopping_of_single_stream():
 @pytest.mark.parametrize(
     ("scenario", "met", "figures", "named"),
     [
-        ("Offline", False, {"Samples per second": 881.2}, True),
-        ("Offline", True, {"Samples per second": 881.2}, False),
-        ("Offline", False, {}, False),
-        ("Server", False, {"Completed samples per second": 881.2}, False),
+        ("Offline", False, {"Samples per second": 881.2}, "target_qps = 882 "),
+        ("Offline", True, {"Samples per second": 881.2}, ""),
+        ("Offline", False, {}, ""),
+        ("Server", False, {"Completed samples per second": 881.2}, ""),
+        ("SingleStream", False, {"Mean latency (ns)": 4418938}, "target_latency was 100 ms, 4.419 ms"),
+        ("SingleStream", False, {"Mean latency (ns)": 4418938}, "target_latency = 4 "),
+        ("SingleStream", False, {"Mean latency (ns)": 418938}, "target_latency = 1 "),
+        ("SingleStream", True, {"Mean latency (ns)": 4418938}, ""),
+        ("SingleStream", False, {}, ""),
     ],
 )
-def test_an_offline_query_that_was_too_short(scenario, met, figures, named):
+def test_a_run_that_was_too_short_names_the_conf_that_makes_it_long_enough(scenario, met, figures, named):
     constraints = {"Min duration": met}
     loadgen = replace(VALID, scenario=scenario, result_valid=False, constraints=constraints, figures=figures)
-    assert ("target_qps = 882" in str(run_verdict(*ended(loadgen=loadgen)).reasons)) is named
+    reasons = str(run_verdict(*ended(loadgen=loadgen)).reasons)
+    assert ("long enough" in reasons, named in reasons) == (bool(named), True)
 
 
 def test_single_tokens_explain_loadgens_errors():
