@@ -187,7 +187,7 @@ def _rate_to_try(loadgen: LoadgenSummary, percentile: float, *, stood: str) -> I
     if loadgen.scenario == "SingleStream" and loadgen.constraints.get("Min duration") is False and mean_ns:
         yield (  # LoadGen's summary has the latency that was expected as a rate
             f"target_latency was {1000 / target:g} ms, {milliseconds(mean_ns)} ms were measured on average: "
-            f"with target_latency = {max(1, math.floor(mean_ns / 1e6))} LoadGen issues queries for long enough"
+            f"with target_latency = {max(1, math.floor(mean_ns / 1e6))} LoadGen has queries for long enough"
         )
 
 
