@@ -114,8 +114,11 @@ def verify_logs(options: VerifyOptions) -> int:
     """Verify the logs in --log-dir. Returns the exit code; raises HarnessError."""
     log_dir = logs_in(options.log_dir.absolute())
     record = readable_run(log_dir)
-    of_run = DEFAULT_BENCHMARK if record is None else record.plan.client.benchmark.name
-    benchmark = load_benchmark(options.benchmark or of_run, options.round)
+    name, of_round = options.benchmark or DEFAULT_BENCHMARK, options.round
+    if record is not None:
+        of_run = record.plan.client.benchmark
+        name, of_round = options.benchmark or of_run.name, of_round or of_run.round
+    benchmark = load_benchmark(name, of_round)
     test = find_test(benchmark, options.test)
     audits = files_by_test("--audit-config", options.audit_configs, (test.name,))
     named = None if options.scenario is None else options.scenario.loadgen

@@ -100,12 +100,12 @@ class ComplianceOptions(VerificationOptions):
 
 @options
 class VerifyOptions(VerificationOptions):
-    """Logs to verify. ``benchmark`` and ``scenario`` None: those that the logs name."""
+    """Logs to verify. ``benchmark``, ``round`` and ``scenario`` None: those that the logs name."""
 
     test: str = flag("test to verify, such as TEST07", "test", type=str.upper, metavar="TEST")
     log_dir: Path = flag("folder of mlperf_log_{accuracy.json,summary.txt,detail.txt}", metavar="DIR")
     benchmark: str | None = benchmark_flag(None, f"that of the run, else {DEFAULT_BENCHMARK}")
-    round: str = round_flag()
+    round: str | None = round_flag(of_run=True)
     scenario: Scenario | None = scenario_flag(None, shown="scenario of the logs")
     output_dir: Path | None = flag(
         "write the verified folder to DIR/<TEST>/ (default: print only)",

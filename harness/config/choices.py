@@ -39,11 +39,13 @@ def benchmark_flag(default: str | None = DEFAULT_BENCHMARK, shown: str = "%(defa
     )
 
 
-def round_flag() -> Any:
-    """The field for a round that configs/rounds/ defines."""
+def round_flag(*, of_run: bool = False) -> Any:
+    """The field for a round that configs/rounds/ defines; ``of_run``: without the flag it is a run's own."""
+    current = current_round()
+    shown = f"that of the run, else {current}" if of_run else current
     return flag(
-        "round of MLPerf Inference whose rules hold, from configs/rounds/ (default: %(default)s)",
-        default=current_round(),
+        f"round of MLPerf Inference whose rules hold, from configs/rounds/ (default: {shown})",
+        default=None if of_run else current,
         choices=available_rounds,
     )
 

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 
+from harness.config.benchmark import load_benchmark
 from harness.files import sha256_of
 from harness.record.output_dir import locked
 from harness.record.run_record import RunVerdict
@@ -206,6 +207,18 @@ def test_logs_of_another_benchmark_than_the_flags(logs, verify):
     code, _, errors = verify("TEST09", "--benchmark", "gpt-oss-120b", "--log-dir", logs)
     assert code == 2
     assert re.search("run.json: names the benchmark deepseek-r1, .*; pass --benchmark deepseek-r1", errors)
+
+
+def test_a_run_is_judged_by_the_rules_of_its_round(logs, verify):
+    """By those of v6.1 the samples of this one were drawn in another way than its own official file says."""
+    run = records.ENDED
+    client = replace(run.plan.client, benchmark=load_benchmark("gpt-oss-120b", "v6.0"))
+    run = replace(run, plan=replace(run.plan, client=client), deviations=())
+    replace(run, verdict=RunVerdict("VALID", complete=True), accuracy_log_sha256="").write(logs / "run.json")
+    row(".", **{UNIQUE: False})(logs)
+    for words, warnings in (((), 0), (("--round", "v6.1"), 1)):
+        code, printed, _ = verify("TEST09", "--log-dir", logs, *words)
+        assert (code, printed.count(UNIQUE)) == (5, warnings)  # 8 tokens are too few
 
 
 def ours(result, *reasons, **more):
