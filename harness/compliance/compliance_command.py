@@ -11,7 +11,7 @@ import msgspec
 from harness.compliance.base import ComplianceTest, TestResult
 from harness.compliance.compliance_options import ComplianceOptions, VerifyOptions, files_by_test
 from harness.compliance.compliance_plan import ComplianceRun, resolve_runs
-from harness.compliance.registry import TESTS, find_test
+from harness.compliance.registry import TESTS, find_test, unused_references
 from harness.compliance.run_logs import log_file, logs_in, read_detail_log
 from harness.compliance.verify import VerifyRequest, VerifyResult, verify
 from harness.config.benchmark import load_benchmark
@@ -121,6 +121,8 @@ def verify_logs(options: VerifyOptions) -> int:
     benchmark = load_benchmark(name, of_round)
     test = find_test(benchmark, options.test)
     audits = files_by_test("--audit-config", options.audit_configs, (test.name,))
+    for warning in unused_references(options.reference_data, (test.name,)):
+        show(f"WARNING {warning}")
     named = None if options.scenario is None else options.scenario.loadgen
     scenario = read_detail_log(log_dir).effective.get("scenario") or named
     if named not in (None, scenario):

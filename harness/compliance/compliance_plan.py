@@ -8,7 +8,7 @@ import msgspec
 
 from harness.compliance.base import ComplianceTest
 from harness.compliance.compliance_options import ALL_TESTS, ComplianceOptions, files_by_test
-from harness.compliance.registry import find_test, needed_tests
+from harness.compliance.registry import find_test, needed_tests, unused_references
 from harness.compliance.verify import VerifyRequest, load_answers
 from harness.config import rule_checks
 from harness.config.audit_config import AuditConfig
@@ -44,6 +44,8 @@ def resolve_runs(options: ComplianceOptions) -> tuple[ComplianceRun, ...]:
         return ()
     inputs = files_by_test("--input-file", options.input_files, tests)
     audits = files_by_test("--audit-config", options.audit_configs, tests)
+    unused = unused_references(options.reference_data, tests)
+    options = replace(options, run=replace(options.run, warnings=(*options.run.warnings, *unused)))
     return tuple(
         _run(options, benchmark, find_test(benchmark, name), inputs.get(name), audits.get(name))
         for name in tests

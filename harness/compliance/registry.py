@@ -1,5 +1,8 @@
 """The compliance tests that exist, and those of a benchmark."""
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import msgspec
 
 from harness.compliance.accuracy_check import AccuracyTest
@@ -47,3 +50,11 @@ def _with_test(name: str, round_name: str) -> str:
 def _place(benchmark: Benchmark, name: str) -> str:
     file = f"{benchmark.name}.toml"
     return f"configs/rounds/{benchmark.round}/{file} (or configs/{file}): compliance.{name}"
+
+
+def unused_references(file: Path | None, tests: Sequence[str]) -> tuple[str, ...]:
+    """A warning about true answers where none of these tests scores answers."""
+    if file is None or any(TESTS[name].needs_references for name in tests):
+        return ()
+    scores = "scores" if len(tests) == 1 else "score"
+    return (f"--reference-data {file} has no effect: {' and '.join(tests)} {scores} no answers",)

@@ -77,9 +77,11 @@ def test_settings_of_a_user_are_named_with_their_file_and_differences(registered
     file = tmp_path / "mine.config"
     file.write_text("*.*.mode = 2\n*.*.min_query_count = 7\n*.*.test99_longest = 1400\n")
     words = ["--test", "TEST99", "--input-file", SAMPLES / "perf_sample.parquet", "--rehearsal"]
-    (item,) = resolve_runs(parse_options([*map(str, words), "--audit-config", str(file)]))
+    words += ["--audit-config", file, "--reference-data", "nowhere"]
+    (item,) = resolve_runs(parse_options([*map(str, words)]))
     assert item.plan.audit.file == file
     assert item.plan.client.warnings == (
+        "--reference-data nowhere has no effect: TEST99 scores no answers",
         f"min_query_count is 7 in {file}, 3 in the official settings",
         f"performance_issue_unique is not set in {file}, 1 in the official settings",
         f"test99_longest is 1400.0 in {file}, 1300.0 in the official settings",

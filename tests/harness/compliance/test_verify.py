@@ -221,6 +221,11 @@ def test_a_run_is_judged_by_the_rules_of_its_round(logs, verify):
         assert (code, printed.count(UNIQUE)) == (5, warnings)  # 8 tokens are too few
 
 
+def test_true_answers_have_no_effect_where_none_are_scored(logs, verify09):
+    _, printed, _ = verify09(logs, "--reference-data", "nowhere.parquet")
+    assert "WARNING --reference-data nowhere.parquet has no effect: TEST09 scores no answers" in printed
+
+
 def ours(result, *reasons, **more):
     return write("run.json", records.verdict(result, *reasons, **more))
 
