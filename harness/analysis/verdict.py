@@ -57,13 +57,9 @@ def run_verdict(
         *_outcome_reasons(statistics, rows, issued),
         *(_accuracy_reasons(rows, record.settled.samples) if plan.accuracy else ()),
     )
-    reasons = (
-        *faults,
-        # Of a failure LoadGen learns otherwise than by these calls.
-        *(() if faults or plan.accuracy else clock),
-        *logs,
-        *_loadgen_reasons(record, loadgen, rows),
-    )
+    # Of a failure LoadGen learns otherwise than by these calls.
+    clock = () if faults or plan.accuracy else tuple(clock)
+    reasons = (*faults, *clock, *logs, *_loadgen_reasons(record, loadgen, rows, is_timed=not clock))
     complete = not faults and not logs and not loadgen.problem and not loadgen.errors
     return RunVerdict("INVALID" if reasons else "VALID", reasons, complete)
 
@@ -142,7 +138,10 @@ def hidden_misses(record: RunRecord, rows: Rows, steps_ns: int) -> Iterator[str]
             )
 
 
-def _loadgen_reasons(record: RunRecord, loadgen: LoadgenSummary, rows: Rows) -> Iterator[str]:
+def _loadgen_reasons(
+    record: RunRecord, loadgen: LoadgenSummary, rows: Rows, *, is_timed: bool
+) -> Iterator[str]:
+    """``is_timed``: its times count, and a rate follows from them."""
     if loadgen.problem:
         yield f"LoadGen's summary is {loadgen.problem}"
         return
@@ -154,7 +153,8 @@ def _loadgen_reasons(record: RunRecord, loadgen: LoadgenSummary, rows: Rows) -> 
         yield "LoadGen's summary has no result"
     elif not loadgen.result_valid:
         yield loadgen.invalid_line
-        yield from _what_was_missed(loadgen, record.latency_percentile, stood=what_stood(record.events))
+        if is_timed:
+            yield from _what_was_missed(loadgen, record.latency_percentile, stood=what_stood(record.events))
 
 
 def _what_was_missed(loadgen: LoadgenSummary, percentile: float, *, stood: str) -> Iterator[str]:

@@ -327,6 +327,18 @@ def test_everything_wrong_is_told_at_once():
     )  # which a failure can cause
 
 
+def test_no_rate_follows_from_times_that_do_not_count():
+    """A clock that was set back made the run too short for LoadGen, which advises a higher rate then."""
+    advice = "Increase expected QPS so the loadgen pre-generates a larger (coalesced) query."
+    constraints, figures = {"Min duration": False}, {"Samples per second": 881.2}
+    short = {"result_valid": False, "constraints": constraints, "recommendations": (advice,)}
+    loadgen = replace(VALID, scenario="Offline", figures=figures, **short)
+    invalid = "LoadGen reports INVALID: Min duration not satisfied"
+    assert len(run_verdict(*ended(loadgen=loadgen)).reasons) == 3
+    verdict = run_verdict(*ended(loadgen=loadgen), clock=["the wall clock was set"])
+    assert verdict.reasons == ("the wall clock was set", invalid)
+
+
 def test_a_clock_that_was_set_comes_before_the_logs_that_it_damaged():
     """LoadGen writes inf and numbers of 20 digits there."""
     verdict = run_verdict(
