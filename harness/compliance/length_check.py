@@ -69,7 +69,8 @@ class OutputLengthTest(ComplianceTest, frozen=True, kw_only=True):
         """The mean."""
         (low, high), mean = self.mean_token_bounds, self.read(text).figure
         if mean is None or not low <= mean <= high:
-            yield f"mean output tokens are {mean}, expected {low:.2f} to {high:.2f}"
+            stated = "not stated" if mean is None else mean
+            yield f"mean output tokens are {stated}, expected {low:.2f} to {high:.2f}"
 
     def stated_mean(self, text: str) -> float | None:
         """The figure."""

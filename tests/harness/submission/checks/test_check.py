@@ -48,6 +48,7 @@ from tests.harness.submission.checks.damages import (
     TEST07,
     TTFT,
     VERIFY07,
+    VERIFY09,
     division,
     error,
     power_file,
@@ -163,9 +164,12 @@ def test_a_row_that_is_missing_is_not_in_the_log(original, run):
     assert not [what for what in said if re.search(r"\bNone\b", what)]
 
 
-def test_a_test_without_a_score_says_so(tree):
+def test_a_test_without_a_figure_says_so(tree):
     pattern(VERIFY07, "^.*Accuracy score.*$", "")(tree / RESULTS)
-    assert "accuracy score is not stated, expected 60.698 to 100" in [i.what for i in check_tree(tree)]
+    pattern(VERIFY09, "^Mean output tokens.*$", "")(tree / RESULTS)
+    said = [issue.what for issue in check_tree(tree)]
+    assert "accuracy score is not stated, expected 60.698 to 100" in said
+    assert "mean output tokens are not stated, expected 1150.38 to 1406.02" in said
 
 
 @needs_official
