@@ -11,8 +11,8 @@ from msgspec.structs import asdict, fields
 from harness.config.loadgen_settings import NS_PER_MS
 from harness.endpoints.accuracy import read_accuracy
 from harness.endpoints.official_files import Fields, is_number, read_table, system_tps
-from harness.errors import ConfigError, refused
-from harness.files import ACCURACY, ACCURACY_TEXT, PERFORMANCE, require_own
+from harness.errors import ConfigError
+from harness.files import ACCURACY, ACCURACY_TEXT, PERFORMANCE, explained_write, require_own
 from harness.json_files import read_fields
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail
 from harness.submission.checks import endpoints_run
@@ -231,15 +231,15 @@ def write_csv(path: Path, rows: Sequence[ComparedRow]) -> None:
     more = ("earlier_submitter", "earlier_system", "earlier_result", "new_over_earlier", "compared_by")
     names = [field.name for field in fields(ResultRow)]
     require_own(path, f"{names[0]},".encode(), "table of results", "--csv")
-    try:
-        # The name of a folder may be no UTF-8.
-        with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
-            writer = csv.writer(file)
-            writer.writerow([*names, *more])
-            for one in rows:
-                old = one.earlier
-                tail = [old.submitter, old.system, old.result] if old else ["", "", ""]
-                share = "" if one.share is None else f"{one.share:.6f}"
-                writer.writerow([*asdict(one.row).values(), *tail, share, one.by])
-    except OSError as error:
-        raise ConfigError(f"--csv {path}: {refused(error, 'choose another file')}") from error
+    # The name of a folder may be no UTF-8.
+    with (
+        explained_write(path, "--csv"),
+        path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file,
+    ):
+        writer = csv.writer(file)
+        writer.writerow([*names, *more])
+        for one in rows:
+            old = one.earlier
+            tail = [old.submitter, old.system, old.result] if old else ["", "", ""]
+            share = "" if one.share is None else f"{one.share:.6f}"
+            writer.writerow([*asdict(one.row).values(), *tail, share, one.by])
