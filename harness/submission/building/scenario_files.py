@@ -52,8 +52,7 @@ def write_logs(rules: RoundRules, run: ScenarioRuns, target: Path, kept: Path) -
 
 def write_test(folder: Path, test: str, rules: RoundRules, target: Path, kept: Path) -> None:
     """The log of a test that logs random samples stays complete: reviewers verify it again."""
-    if (folder / PERFORMANCE).is_dir():
-        _copy_logs(folder / PERFORMANCE, target / PERFORMANCE)
+    _copy_logs(folder / PERFORMANCE, target / PERFORMANCE)
     verified = TESTS[test].verification_in(folder)
     copy_file(verified, target / verified.name)
     if not TESTS[test].every_sample:
