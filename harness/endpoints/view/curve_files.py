@@ -102,7 +102,7 @@ def read_curve(folder: Path) -> MeasuredCurve:
         raise ConfigError(f"{folder}: no such folder; name a rehearsal, run folders or a published tree")
     if curves := _published(folder):
         return _with_bands(_tree(folder, curves))
-    folders = [folder, *(one for one in _folders(folder, 2) if not is_aside(one))]
+    folders = [folder, *_folders(folder, 2)]
     runs = [one for one in folders if (one / SUMMARY).is_file() or (one / POINT_RUN).is_file()]
     if not runs:
         raise ConfigError(
@@ -164,11 +164,11 @@ def _measured(curve: Path) -> list[Path]:
 
 
 def _folders(folder: Path, depth: int) -> list[Path]:
-    """The folders below, in order, without those of the points' own logs."""
+    """The folders below, in order, without what was moved aside and all that is in it."""
     found: list[Path] = []
     for name, inner, _ in os.walk(folder):
         level = len(Path(name).relative_to(folder).parts)
-        inner.sort()
+        inner[:] = sorted(one for one in inner if not is_aside(Path(name, one)))
         found += [Path(name, one) for one in inner]
         if level + 1 >= depth:
             inner.clear()

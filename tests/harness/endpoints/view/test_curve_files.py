@@ -99,6 +99,9 @@ def test_a_run_that_was_moved_aside_is_no_point(tmp_path):
     folder = made.run_folders(tmp_path)
     shutil.copytree(folder / "r64", folder / "r64.20261123-130000")
     assert [one.concurrency for one in read_curve(folder).points[:-1]] == FIXED
+    shutil.copytree(folder, tmp_path / "curves/now")
+    shutil.copytree(folder, tmp_path / "curves/now.20261123-130000")
+    assert [one.concurrency for one in read_curve(tmp_path / "curves").points[:-1]] == FIXED
 
 
 def test_a_declared_c_min_begins_the_bands(tmp_path):
