@@ -20,7 +20,7 @@ from harness.endpoints.official_files import (
     target_concurrency,
     whole,
 )
-from harness.endpoints.planning.rules import load_endpoints_rules
+from harness.endpoints.planning.rules import EndpointsRules, rules_of
 from harness.endpoints.point_run import PointRun, read_point_run
 from harness.endpoints.run_folder import (
     ACCURACY,
@@ -108,14 +108,19 @@ class PointFiles(msgspec.Struct, frozen=True, dict=True):
         return target_concurrency(self.config)
 
     @property
+    def rules(self) -> EndpointsRules:
+        """Those of the curve that this client ran, else the latest."""
+        return rules_of(None if self.record is None else self.record.curve)
+
+    @property
     def required_s(self) -> float | None:
         """Shortest issue time of the point; None where its concurrency is unknown."""
         if self.is_offline:
-            return load_endpoints_rules().issue_s
+            return self.rules.issue_s
         if self.concurrency is None:
             return None
-        least = load_endpoints_rules().least_issue_s(self.concurrency)
-        is_agentic = self.load_pattern == "agentic_inference" and least == load_endpoints_rules().issue_s
+        least = self.rules.least_issue_s(self.concurrency)
+        is_agentic = self.load_pattern == "agentic_inference" and least == self.rules.issue_s
         return _AGENTIC_S if is_agentic else least
 
     @property
@@ -126,9 +131,7 @@ class PointFiles(msgspec.Struct, frozen=True, dict=True):
             return ours
         configured = performance_dataset(self.config)
         names = (self.point.get("dataset"), configured.get("name"))
-        official = (
-            one.performance for one in load_endpoints_rules().models.values() if one.performance is not None
-        )
+        official = (one.performance for one in self.rules.models.values() if one.performance is not None)
         known = next((one.samples for one in official if one.dataset in names), None)
         claimed = steady_window(table(self.point, "steady_state")).size
         return known or ours or whole(configured.get("samples")) or claimed
@@ -136,7 +139,7 @@ class PointFiles(msgspec.Struct, frozen=True, dict=True):
     @property
     def benchmark(self) -> Benchmark | None:
         """The definition in configs/ of the model; None where there is none."""
-        return load_endpoints_rules().benchmark_of_point(self.point, self.config)
+        return self.rules.benchmark_of_point(self.point, self.config)
 
     @property
     def is_short(self) -> bool:

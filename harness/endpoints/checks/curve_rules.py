@@ -7,7 +7,6 @@ from harness.endpoints.checks.checked_point import PointFiles
 from harness.endpoints.checks.finding import Finding, finding
 from harness.endpoints.checks.point_rules import by_length
 from harness.endpoints.official_files import Fields, number, shown, tables, whole
-from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.point_run import PointRun
 from harness.endpoints.run_folder import ACCURACY, POINT_YAML, SUMMARY, SYSTEM_DESC
 
@@ -94,7 +93,7 @@ def _offline(points: Sequence[PointFiles]) -> Iterator[Finding]:
     c_max = _c_max(points)
     top = next((one for one in points if one.concurrency == c_max and not one.is_offline), None)
     if top is not None and offline.system_tps is not None and top.system_tps is not None:
-        least = load_endpoints_rules().offline_part * top.system_tps
+        least = offline.rules.offline_part * top.system_tps
         if offline.system_tps < least:
             text = f"system_tps is {offline.system_tps:,.1f}"
             where = offline.where(SUMMARY)

@@ -17,7 +17,6 @@ from harness.endpoints.checks.point_rules import (
 from harness.endpoints.checks.recompute import recomputed_block, recounted
 from harness.endpoints.checks.request_log import LogError, RequestLog, read_log
 from harness.endpoints.official_files import at, number, percentile_of, steady_window, whole
-from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.run_folder import EVENTS, SUMMARY
 from harness.endpoints.samples import Samples, tpot_ns
 from harness.endpoints.steady.super_passes import percentile
@@ -99,7 +98,7 @@ def _issue_time(files: PointFiles, log: RequestLog, where: str) -> Iterator[Find
         text = f"{what} lasts {seconds:.1f} s"
         yield by_length(files, "issue-time", where, text, expected=f"{files.required_s:.0f} s or more")
     size = files.dataset_size
-    if size and not files.is_offline and len(log.samples) < load_endpoints_rules().window_passes * size:
+    if size and not files.is_offline and len(log.samples) < files.rules.window_passes * size:
         text = f"the run has {len(log.samples) // size} complete passes"
         yield too_few_passes(files, where, text)
 
@@ -158,7 +157,7 @@ def _steady_state(files: PointFiles, counted: Samples) -> Iterator[Finding]:
     if size is None or concurrency is None:
         found: Mapping[str, Any] | str = "the dataset's size or the concurrency is not known"
     else:
-        found = recomputed_block(counted, size, concurrency)
+        found = recomputed_block(counted, size, files.rules.least_issue_s(concurrency))
     if isinstance(found, str):
         yield finding("not-recomputed", where, f"status and verdict of steady_state: {found}", remedy="")
         return

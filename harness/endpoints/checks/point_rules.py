@@ -207,7 +207,7 @@ def _declared_salt(files: PointFiles) -> int | bool | None:
 
 def check_salt(files: PointFiles, issued: int | None = None, prompts: int | None = None) -> Iterator[Finding]:
     """``prompts``: different ones among the issued requests, as a log shows what was sent."""
-    least = load_endpoints_rules().least_salt_bits
+    least = files.rules.least_salt_bits
     expected = f"{least} or more bits of salt in each performance request"
     if issued and prompts is not None and prompts < issued:
         text = f"{issued - prompts:,} of {issued:,} performance requests repeat the prompt of another"
@@ -376,7 +376,7 @@ def _window(files: PointFiles, where: str, block: Fields) -> Iterator[Finding]:
     window = steady_window(block)
     passes, duration_s = window.super_passes, window.duration_s
     yield from _extent(files, where, window, needed=block.get("status") == WINDOWABLE)
-    if passes is not None and passes < load_endpoints_rules().window_passes:
+    if passes is not None and passes < files.rules.window_passes:
         yield too_few_passes(files, where, f"the window spans {passes} super-passes")
     required = files.required_s
     if required and duration_s is not None and duration_s < required:
@@ -415,7 +415,7 @@ def _extent(files: PointFiles, where: str, window: SteadyWindow, *, needed: bool
 
 def too_few_passes(files: PointFiles, where: str, text: str) -> Finding:
     """Of the window, or of the complete run."""
-    expected = f"{load_endpoints_rules().window_passes} or more super-passes in the steady-state window"
+    expected = f"{files.rules.window_passes} or more super-passes in the steady-state window"
     return by_length(files, "super-passes", where, text, expected=expected)
 
 

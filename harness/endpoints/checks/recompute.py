@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from harness.endpoints.numbers.event_reader import read_events
-from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.samples import Samples
 from harness.endpoints.steady.steady_block import steady_block
 from harness.endpoints.steady.steady_point import steady_state
@@ -23,11 +22,14 @@ def recounted(run: Path) -> Samples | str:
     return counted if counted["output_tokens"].any() else "the log holds no text, so tokens cannot be counted"
 
 
-def recomputed_block(counted: Samples, samples: int, concurrency: int) -> Mapping[str, Any] | str:
-    """``steady_state`` as point.yaml should hold it; text where no answer was streamed."""
+def recomputed_block(counted: Samples, samples: int, least_s: float) -> Mapping[str, Any] | str:
+    """``steady_state`` as point.yaml should hold it; text where no answer was streamed.
+
+    ``least_s``: the shortest time of issue of the point, by the rules of its curve.
+    """
     if not counted["suffix_tokens"].any():
         return "the log holds no streamed text"
-    return steady_block(steady_state(counted, samples, load_endpoints_rules().least_issue_s(concurrency)))
+    return steady_block(steady_state(counted, samples, least_s))
 
 
 def _tokenizer(run: Path) -> Path | None:

@@ -143,8 +143,13 @@ def load_endpoints_rules(cohort: str | None = None) -> EndpointsRules:
     return read_endpoints_rules(holding[-1])
 
 
-def rules_of(curve: Curve) -> EndpointsRules:
-    """The rules that a curve is planned by: of the cohort that was asked for, else of that of its seeds."""
+def rules_of(curve: Curve | None) -> EndpointsRules:
+    """The rules that a curve is planned by: of the cohort that was asked for, else of that of its seeds.
+
+    None, of the official client's runs: the latest.
+    """
+    if curve is None:
+        return load_endpoints_rules()
     return load_endpoints_rules(curve.seeds.cohort or curve.seeds.published)
 
 

@@ -5,7 +5,7 @@ from datetime import date, timedelta
 
 from harness.endpoints.planning.cohorts import cohort_number, publication
 from harness.endpoints.planning.regions import LABELS, MANDATORY, ULTRA_LOW_MOST, Regions, regions
-from harness.endpoints.planning.rules import load_endpoints_rules
+from harness.endpoints.planning.rules import load_endpoints_rules, rules_of
 from harness.endpoints.planning.seed_sets import not_for
 from harness.endpoints.planning.shortfalls import CLIENT, not_run, run_shortfalls
 from harness.endpoints.run_folder import CONFIG, SUMMARY
@@ -113,7 +113,7 @@ def _points(runs: Sequence[RunFacts], of: CurveFacts) -> Iterator[str]:
                 yield f"no point in the {LABELS[band]} band, {span} in flight; run one there"
     else:
         yield f"no point in the Ultra Low band, 1-{ULTRA_LOW_MOST} in flight; run one there"
-    if len(fixed) < (least := load_endpoints_rules().fewest_points):
+    if len(fixed) < (least := rules_of(plan).fewest_points):
         yield f"{counted(len(fixed), 'point')} at a fixed concurrency, expected {least} at least; run more"
 
 

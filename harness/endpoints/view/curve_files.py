@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from harness.endpoints.curve import Curve, Point
 from harness.endpoints.official_files import at, number
 from harness.endpoints.planning.regions import Regions, regions
+from harness.endpoints.planning.rules import EndpointsRules, rules_of
 from harness.endpoints.rehearsal_record import read_rehearsal
 from harness.endpoints.run_folder import (
     POINT_RUN,
@@ -52,6 +53,11 @@ class MeasuredCurve(msgspec.Struct, frozen=True, kw_only=True):
     """provisioned power of the system"""
     problems: Sequence[str] = ()
     """files that cannot be read, a line each"""
+
+    @property
+    def rules(self) -> EndpointsRules:
+        """Those that it is judged by."""
+        return rules_of(self.plan)
 
     @property
     def steps(self) -> Sequence[CurvePoint]:

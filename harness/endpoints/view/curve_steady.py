@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from harness.endpoints.numbers.count_cache import counted_samples
-from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.steady.steady_block import steady_block
 from harness.endpoints.steady.steady_point import SteadyState, steady_state
 from harness.endpoints.view.curve_files import MeasuredCurve
@@ -14,7 +13,7 @@ from harness.endpoints.view.measured_point import CurvePoint, stated_block
 
 def steady_states(curve: MeasuredCurve) -> Mapping[str, SteadyState]:
     """By the name of the point; without the points whose answers nobody has counted, which takes minutes."""
-    rules, found = load_endpoints_rules(), {}
+    rules, found = curve.rules, {}
     for one in curve.points:
         samples, size = counted_samples(one.folder), _super_pass(one)
         if one.offline != "dedicated" and one.concurrency and size and samples is not None and len(samples):

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.run_folder import PAGE
 from harness.endpoints.steady.steady_point import SteadyState
 from harness.endpoints.view.curve_charts import pareto_chart, steady_charts, times_charts
@@ -161,7 +160,7 @@ def _offline_lines(curve: MeasuredCurve) -> Iterator[str]:
         return
     yield "All samples were issued at once. It has no TTFT and is no step of the curve."
     if (part := offline_part(curve)) is not None:
-        least = load_endpoints_rules().offline_part
+        least = curve.rules.offline_part
         verdict = "as the rules ask" if part >= least else "too little"
         yield f"Its throughput is {part:.1%} of that at C_max ({least:.0%} or more): {verdict}."
 

@@ -6,7 +6,7 @@
 from collections.abc import Iterator, Sequence
 
 from harness.endpoints.planning.regions import LABELS, MANDATORY
-from harness.endpoints.planning.rules import EndpointsRules, load_endpoints_rules, rules_of
+from harness.endpoints.planning.rules import EndpointsRules
 from harness.endpoints.planning.shortfalls import CLIENT, NAMED, not_run, run_shortfalls
 from harness.endpoints.steady.steady_point import WINDOWABLE, is_official
 from harness.endpoints.view.curve_files import MeasuredCurve
@@ -17,7 +17,6 @@ from harness.text import first_few
 
 def shortfalls(curve: MeasuredCurve) -> list[str]:
     """A line each."""
-    rules = load_endpoints_rules() if curve.plan is None else rules_of(curve.plan)
     ours = {one.name: one.run for one in curve.points if one.run is not None}
     return [
         *run_shortfalls(ours),
@@ -26,11 +25,11 @@ def shortfalls(curve: MeasuredCurve) -> list[str]:
         *curve.problems,
         *(problem for one in curve.points for problem in one.problems),
         *_failures(curve.points),
-        *_too_short(curve.points, rules),
+        *_too_short(curve.points, curve.rules),
         *_partial(curve.points),
         *_unsteady(curve.points),
         *_accuracy(curve),
-        *_offline(curve, rules),
+        *_offline(curve),
         *([CLIENT] if ours else []),
     ]
 
@@ -121,10 +120,11 @@ def _accuracy(curve: MeasuredCurve) -> Iterator[str]:
         yield f"no accuracy run (section 5.3): {_list(lacking)}"
 
 
-def _offline(curve: MeasuredCurve, rules: EndpointsRules) -> Iterator[str]:
-    if (part := offline_part(curve)) is not None and part < rules.offline_part:
+def _offline(curve: MeasuredCurve) -> Iterator[str]:
+    least = curve.rules.offline_part
+    if (part := offline_part(curve)) is not None and part < least:
         yield (
-            f"Offline has {part:.1%} of the throughput at C_max, the rules ask for {rules.offline_part:.0%} "
+            f"Offline has {part:.1%} of the throughput at C_max, the rules ask for {least:.0%} "
             "at least (section 5.7.2)"
         )
 

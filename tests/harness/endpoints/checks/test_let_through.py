@@ -15,6 +15,7 @@ from harness.endpoints.checks.finding import OFFICIAL, OURS, Finding, Severity
 from harness.endpoints.checks.official_checker import interpreter
 from harness.endpoints.checks.point_rules import check_salt, duration_ms
 from harness.endpoints.checks.tree_check import check_tree
+from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.run_folder import POINT_RUN
 from harness.endpoints.samples import SAMPLE, Samples
 from harness.yaml_files import read_yaml
@@ -772,14 +773,14 @@ def test_the_steady_state_is_recomputed(logged, monkeypatch):
     stated = read_yaml(logged / RESULTS / f"r{LOGGED}/point.yaml")["steady_state"]
     asked = []
 
-    def recompute(_: Samples, samples: int, concurrency: int) -> dict[str, Any]:
-        asked.append((samples, concurrency))
+    def recompute(_: Samples, samples: int, least_s: float) -> dict[str, Any]:
+        asked.append((samples, least_s))
         return stated | {"verdict": "drifting_up", "status": "insufficient_passes"}
 
     recount(monkeypatch)
     monkeypatch.setattr(log_rules, "recomputed_block", recompute)
     found = check_tree(logged, officially=False)
-    assert asked == [(SAMPLES, LOGGED)]
+    assert asked == [(SAMPLES, load_endpoints_rules().least_issue_s(LOGGED))]
     differ = [(one.got, one.expected) for one in found if one.rule == "steady-state-differs"]
     assert differ == [
         ("status is windowable", "insufficient_passes as in the log"),

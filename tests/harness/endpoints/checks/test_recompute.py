@@ -6,6 +6,7 @@ from harness.endpoints.checks.finding import Severity
 from harness.endpoints.checks.recompute import recomputed_block, recounted
 from harness.endpoints.checks.tree_check import check_tree
 from harness.endpoints.curve import Point
+from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.point_run import write_point_run
 from tests.endpoints_kit import point_run
 from tests.harness.endpoints.checks.passing import config, summary, write
@@ -34,7 +35,7 @@ def run_folder(folder, shape: str):
 
 def block(run):
     """``steady_state`` of a log."""
-    return recomputed_block(recounted(run), SIZE, LEVEL)
+    return recomputed_block(recounted(run), SIZE, load_endpoints_rules().least_issue_s(LEVEL))
 
 
 @pytest.mark.parametrize(("shape", "verdict"), [("plateau", "STEADY STATE"), ("drifts up", "not found")])

@@ -7,11 +7,16 @@ import pytest
 
 from harness.config.benchmark import load_benchmark
 from harness.endpoints.accuracy import targets
+from harness.endpoints.checks.checked_point import point_of_run
+from harness.endpoints.planning import rules
 from harness.endpoints.planning.cohorts import cohort_name, cohort_number, publication
 from harness.endpoints.planning.rules import load_endpoints_rules, read_endpoints_rules
+from harness.endpoints.tree.build_tree import build_tree
+from harness.endpoints.view.curve_files import read_curve
 from harness.errors import ConfigError
 from harness.files import ROOT
 from harness.yaml_files import read_yaml
+from tests import endpoints_folders as made
 
 RULES = load_endpoints_rules()
 OURS = {name: model for name, model in RULES.models.items() if model.benchmark}
@@ -107,6 +112,31 @@ def test_a_cohort_has_the_latest_rules_before_it():
     assert load_endpoints_rules("2027-01-C0").cohort == RULES.cohort
     with pytest.raises(ConfigError, match="the first are those of 2026-10-C1"):
         load_endpoints_rules("2026-10-C0")
+
+
+@pytest.fixture
+def later_rules(tmp_path, monkeypatch):
+    """Those of a later cohort, beside the present ones; the value is the number of rules that differ."""
+    present = ROOT / "configs/endpoints/2026-10-C1.toml"
+    differs, later = r"(?m)^((?:ultra_low_)?issue_s|fewest_points) = [0-9]+", r"\1 = 99999"
+    text, found = re.subn(differs, later, present.read_text())
+    folder = tmp_path / "rules"
+    folder.mkdir()
+    (folder / present.name).write_bytes(present.read_bytes())
+    (folder / "2027-01-C0.toml").write_text(text)
+    monkeypatch.setattr(rules, "_FOLDER", folder)
+    load_endpoints_rules.cache_clear()
+    yield found
+    load_endpoints_rules.cache_clear()
+
+
+def test_a_curve_is_judged_by_the_rules_that_it_was_planned_by(later_rules, tmp_path):
+    """Also where those of a later cohort are here: by the page, the check, and what a tree lacks."""
+    assert (later_rules, rules.rules_of(None).issue_s) == (3, 99999)
+    folder = made.rehearsal(tmp_path)
+    curve = read_curve(folder)
+    assert curve.rules.issue_s == point_of_run(folder, curve.points[-2].folder).required_s == RULES.issue_s
+    assert not [line for line in build_tree([folder], None, tmp_path / "tree").missing if "99999" in line]
 
 
 def test_a_benchmark_that_endpoints_has_not_is_one_line():
