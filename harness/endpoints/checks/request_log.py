@@ -117,8 +117,8 @@ class _Reader:
         elif kind.startswith("session."):
             self._session(kind)
         elif (known := self._by_uuid.get(event.sample_uuid)) is not None:
-            if kind == FIRST:
-                known.first_ns = known.first_ns or ns
+            if kind == FIRST and not known.complete_ns:
+                known.first_ns = ns
             elif kind == COMPLETE:
                 known.complete_ns = known.complete_ns or ns
             elif kind.startswith(ERRORS):

@@ -57,6 +57,22 @@ def test_the_times_of_requests_that_end_in_another_order(tmp_path):
     assert (log.issue_s_of(0, 0, 2), log.issue_s_of(1, 1, 1), log.issue_s_of(0, 2, 1)) == (1, 0, 3)
 
 
+def test_a_first_fragment_that_comes_again_counts_until_the_answer_is_complete(tmp_path):
+    """As the official client (metrics_table.py), which says that a repeated attempt gives it again."""
+    log = log_of(
+        tmp_path,
+        (1, START),
+        (2, "sample.issued", "a"),
+        (3, "sample.recv_first", "a"),
+        (4, "sample.recv_first", "a"),
+        (5, "sample.complete", "a"),
+        (6, "sample.recv_first", "a"),
+        (7, "sample.complete", "a"),
+        (9, ENDED),
+    )
+    assert log.samples.tolist() == [(2 * S, 4 * S, 5 * S, 0, 0, False)]
+
+
 def test_a_run_whose_requests_never_ended_lasts_to_the_last_issue(tmp_path):
     log = log_of(tmp_path, (1, START), (2, "sample.issued", "a"), (5, "sample.issued", "b"), (6, ENDED))
     assert log.elapsed_s == 3
