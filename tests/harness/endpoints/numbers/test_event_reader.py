@@ -76,6 +76,14 @@ def test_performance_that_is_tracked_twice(tmp_path):
     assert found.duration_ns == (19 + 4) * MS
 
 
+def test_a_start_and_an_issue_that_come_twice(tmp_path):
+    """metrics_table.py of the official client: a start while it tracks is none, an open request the same."""
+    twice = [session("start_performance_tracking", 2.5), issued("a", 2.5)]
+    found = read_events(write(tmp_path, BEGIN, TWO[0], twice, TWO[1:], END), TOKENIZER)
+    assert len(found.samples) == 2 and found.samples["complete_ns"].tolist() == [20 * MS, 10 * MS]
+    assert found.duration_ns == 19 * MS
+
+
 def test_every_fragment_as_an_event(tmp_path):
     fragments = [event("sample.recv_non_first", 7 + n / 10, "a") for n in range(20)]
     found = read_events(write(tmp_path, BEGIN, TWO[:4], fragments, TWO[4:], END), TOKENIZER).samples
