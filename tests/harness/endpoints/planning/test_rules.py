@@ -4,6 +4,7 @@ import math
 import re
 
 import pytest
+from msgspec.structs import replace
 
 from harness.config.benchmark import load_benchmark
 from harness.endpoints.accuracy import targets
@@ -17,6 +18,7 @@ from harness.errors import ConfigError
 from harness.files import ROOT
 from harness.yaml_files import read_yaml
 from tests import endpoints_folders as made
+from tests.endpoints_kit import curve
 
 RULES = load_endpoints_rules()
 OURS = {name: model for name, model in RULES.models.items() if model.benchmark}
@@ -137,6 +139,20 @@ def test_a_curve_is_judged_by_the_rules_that_it_was_planned_by(later_rules, tmp_
     curve = read_curve(folder)
     assert curve.rules.issue_s == point_of_run(folder, curve.points[-2].folder).required_s == RULES.issue_s
     assert not [line for line in build_tree([folder], None, tmp_path / "tree").missing if "99999" in line]
+
+
+def test_a_curve_has_the_rules_of_the_cohort_that_was_asked_for_before_that_of_its_seeds(
+    tmp_path, monkeypatch
+):
+    """A set of seeds may be taken for cohorts after that of its publication (section 4.6)."""
+    text = (rules._FOLDER / "2026-10-C1.toml").read_text()
+    for cohort in ("2026-10-C1", "2026-12-C0"):
+        (tmp_path / f"{cohort}.toml").write_text(text.replace('"2026-10-C1"', f'"{cohort}"', 1))
+    monkeypatch.setattr(rules, "_FOLDER", tmp_path)
+    monkeypatch.setattr(rules, "load_endpoints_rules", load_endpoints_rules.__wrapped__)
+    seeds = replace(curve().seeds, published="2026-10-C1")
+    found = [rules.rules_of(replace(curve(), seeds=replace(seeds, cohort=one))) for one in ("2026-12-C0", "")]
+    assert [one.cohort for one in found] == ["2026-12-C0", "2026-10-C1"]
 
 
 def test_a_benchmark_that_endpoints_has_not_is_one_line():
