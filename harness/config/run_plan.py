@@ -1,6 +1,6 @@
 """The plan of a LoadGen test: every choice resolved and checked, before anything is started."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -60,7 +60,7 @@ def resolve_plan(options: RunOptions, audit: ComplianceSettings | None = None) -
                 *generation.deviations,
                 *(() if audit is None else audit.deviations),
             ),
-            warnings=(*rewritten, *generation.warnings),
+            warnings=(*rewritten, *generation.warnings, *_unused_loss(options)),
         ),
         scenario=options.scenario,
         mode=mode,
@@ -129,6 +129,14 @@ def _audit_text(path: Path | None) -> tuple[str | None, tuple[str, ...]]:
         f"{source}:{changed[0]}: rewritten for LoadGen, which reads no comment behind a value and no "
         f"'key=3' without spaces{and_more(changed)}",
     )
+
+
+def _unused_loss(options: RunOptions) -> Iterator[str]:
+    if options.stop_when_lost and options.accuracy:
+        yield (
+            "--stop-when-lost has no effect: an accuracy run is not lost, as the repeated command sends what "
+            "has failed"
+        )
 
 
 def _dcgm_urls(values: Sequence[str]) -> tuple[str, ...]:

@@ -151,6 +151,12 @@ def test_scenario_and_mode(tmp_path, scenario, key, loadgen, flags, mode):
     assert plan.accuracy is bool(flags)
 
 
+@pytest.mark.parametrize(("flags", "unused"), [((), False), (("--accuracy",), True)])
+def test_an_accuracy_run_is_not_lost(flags, unused):
+    warnings = plan_of("--stop-when-lost", *flags).client.warnings
+    assert ("--stop-when-lost has no effect" in " ".join(warnings)) is unused
+
+
 @pytest.mark.parametrize(("flags", "tokens"), [((), 10240), (("--accuracy",), 32768)])
 def test_parameters_follow_the_mode(flags, tokens):
     plan = plan_of(*flags)
