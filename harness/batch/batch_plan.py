@@ -83,7 +83,10 @@ def resolve_batch(options: BatchOptions) -> PromptBatch:
     parameters = sampling(options, benchmark, int(samples.limits.max()))
     output = options.output.absolute()
     policy = resolve_policy(options, streams=parameters.stream, most_failures=FAILURES_OF_ACCURACY)
-    client = resolve_client(options, benchmark, options.input_file, parameters, policy, run_folder(output))
+    client = resolve_client(
+        *(options, benchmark, options.input_file, parameters, policy, run_folder(output)),
+        warnings=tuple(unused_sampling(options)),
+    )
     plan = EvalPlan(client=client, output=output)
     return PromptBatch(plan, samples, positions, prompts.warnings)
 
@@ -126,6 +129,18 @@ def sampling(
         )
     except ValueError as error:
         raise ConfigError(str(error)) from error
+
+
+def unused_sampling(options: SamplingOptions) -> Iterator[str]:
+    """A warning for each flag that changes no greedy answer."""
+    if options.temperature:
+        return
+    given: dict[str, float | None] = {"--seed": options.seed}
+    if options.top_p != SamplingOptions().top_p:
+        given["--top-p"] = options.top_p
+    for flag, value in given.items():
+        if value is not None:
+            yield f"{flag} {value:g} has no effect: answers are greedy (--temperature 0)"
 
 
 def _samples(prompts: Prompts, positions: int, benchmark: Benchmark) -> SampleSet:

@@ -10,7 +10,7 @@ from types import FrameType
 import msgspec
 
 from harness.batch.batch_options import TalkOptions
-from harness.batch.batch_plan import allowed_positions, limit_of, sampling
+from harness.batch.batch_plan import allowed_positions, limit_of, sampling, unused_sampling
 from harness.batch.chat import AnswerText, Conversation
 from harness.batch.models import model_named
 from harness.config.benchmark import Benchmark
@@ -36,7 +36,7 @@ _LOOK_S = 0.05
 
 def talk(options: TalkOptions) -> int:
     """Answer the prompt that was given, or those of stdin; returns the exit code. Raises HarnessError."""
-    _warn(*options.warnings)
+    _warn(*options.warnings, *unused_sampling(options))
     benchmark = model_named(options.model)
     positions = allowed_positions(options.positions, benchmark)
     sampling(options, benchmark, 1)

@@ -107,6 +107,23 @@ def test_limits_count_the_prompt(positions, limits, tmp_path):
     assert batch.plan.client.benchmark.model == "openai/gpt-oss-20b"
 
 
+@pytest.mark.parametrize(
+    ("given", "unused"),
+    [
+        ({}, []),
+        ({"seed": 3, "top_p": 0.5}, ["--seed 3", "--top-p 0.5"]),
+        ({"seed": 3, "top_p": 0.5, "temperature": 0.7}, []),
+    ],
+)
+def test_flags_that_change_no_greedy_answer(given, unused, tmp_path):
+    path = tmp_path / "input.txt"
+    path.write_text("1\nHello\n")
+    warnings = resolve_batch(
+        BatchOptions(input_file=path, output=tmp_path / "o", **given)
+    ).plan.client.warnings
+    assert [text.partition(" has no effect: answers are greedy")[0] for text in warnings] == unused
+
+
 def test_a_prompt_that_fills_the_context_is_refused(tmp_path, capfd):
     """Its limit was 0, which stands for the longest answer of the others: the server refused it."""
     (tmp_path / "config.json").write_text('{"vocab_size": 201088, "max_position_embeddings": 4}')
