@@ -97,6 +97,18 @@ def rehearse(options: RehearsalOptions) -> int:
     raise AssertionError("what a ladder finds is taken")
 
 
+def _unused(options: RehearsalOptions) -> Iterator[str]:
+    """A warning for each flag of accuracy runs where there are none."""
+    given = {
+        "--reference-data": options.reference_data,
+        "--lcb-data": options.lcb_data,
+        "--allow-unsandboxed": options.allow_unsandboxed,
+    }
+    for flag, value in given.items() if options.accuracy_file is None else ():
+        if value:
+            yield f"{flag} has no effect: without --accuracy-file no accuracy run follows"
+
+
 class _Inputs(msgspec.Struct, frozen=True):
     """Everything that is read and checked without a server."""
 
@@ -117,6 +129,7 @@ class _Inputs(msgspec.Struct, frozen=True):
 
 
 def _read(options: RehearsalOptions) -> _Inputs:
+    options = dataclasses.replace(options, warnings=(*options.warnings, *_unused(options)))
     client = ladder_client(options, Scenario.SERVER, options.folder)
     if prompts_of(client.api) == "text":
         raise ConfigError(

@@ -181,6 +181,15 @@ def test_a_point_without_an_answer_ends_the_rehearsal(tmp_path, capfd):
     assert complete(tmp_path) == []
 
 
+def test_flags_of_accuracy_runs_have_no_effect_without_any(tmp_path, capfd):
+    with StubServer() as stub:
+        given = [*words(tmp_path, stub), "--dry-run", "--reference-data", "nowhere", "--allow-unsandboxed"]
+        code, stdout, stderr = main_here(capfd, run_endpoints.main, given)
+    assert code == 0, stderr
+    found = re.findall(r"WARNING +(--[a-z-]+) has no effect: without --accuracy-file", stdout)
+    assert found == ["--reference-data", "--allow-unsandboxed"]
+
+
 def test_c_max_is_that_of_a_rehearsal_only_while_that_continues(tmp_path, capfd, monkeypatch):
     """Of other servers, other answers, another tokenizer or the forms alone it is another number, for
     another cohort it is the same. C_min is a request for each data-parallel rank."""
