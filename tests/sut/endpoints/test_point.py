@@ -21,9 +21,10 @@ from harness.endpoints.salting import text_after
 from harness.errors import ConfigError
 from harness.record.answer_log import read_query_answers
 from harness.record.journal import read_journal
-from sut.endpoints.point import run_point
+from sut.endpoints.point import _cut, run_point
 from sut.issuers.passes import SampleOrder
 from sut.supervisor import monitor
+from tests.endpoints_kit import point_run
 from tests.kit import PATIENCE_S
 from tests.stub import Fault, StubServer, every, expected_ids
 from tests.sut.endpoints.rehearsing import (
@@ -230,6 +231,32 @@ def test_failed_requests_are_counted(tmp_path):
     assert run.failures == {"truncated": failed} and failed > 0
     assert run.complete and run.issued == 3 * ROWS == run.completed + failed
     assert any("FAILED (truncated" in phase for phase in watcher.phases)
+
+
+@pytest.mark.parametrize(
+    ("issued", "completed", "failed", "passes", "complete"),
+    [
+        (36, 34, 2, 3, True),
+        (48, 48, 0, 4, True),  # until the time was over
+        (36, 35, 0, 3, False),  # a row is missing
+        (35, 36, 0, 3, False),
+        (37, 37, 0, 3, False),
+        (24, 24, 0, 2, False),
+    ],
+)
+def test_a_point_ends_with_complete_passes_in_which_each_request_has_an_end(
+    issued, completed, failed, passes, complete
+):
+    point = point_of(4, passes=3, issue_s=1.0)
+    run = msgspec.structs.replace(
+        point_run(point),
+        curve=curve_of(point),
+        issued=issued,
+        completed=completed,
+        failures={"truncated": failed} if failed else {},
+        passes=passes,
+    )
+    assert (not [*_cut(run)]) == complete
 
 
 @pytest.mark.engine

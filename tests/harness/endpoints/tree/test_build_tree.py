@@ -166,7 +166,8 @@ def test_a_point_has_what_was_measured_and_decided(tmp_path):
     ran = point_run(curve().points[3])
     ran = replace(ran, provenance=replace(ran.provenance, server_command="serve --tp 8"))
     write_point_run(tmp_path / RUNS / "r64", ran)
-    tree = tree_of(tmp_path, SYSTEM.replace("\ndriver =", '\ninference_backend = "own"\ndriver =', 1))
+    text = SYSTEM.replace("\ndriver =", '\ninference_backend = "own"\ndriver =', 1)
+    tree = tree_of(tmp_path, text.replace("\nsystem_size", '\nserving_framework = "Dynamo"\nsystem_size', 1))
     point = read_yaml(tree.curve / "r64" / POINT_YAML)
     run = point_run(curve().points[3])
     assert point["concurrency"] == run.point.concurrency == 64
@@ -182,6 +183,7 @@ def test_a_point_has_what_was_measured_and_decided(tmp_path):
     assert (point["offline"], offline["offline"]) == ("none", "dedicated")
     assert offline["runtime_settings"]["load_pattern"] == "max_throughput"
     described = json.loads((tree.curve / "r64" / SYSTEM_DESC).read_text())
+    assert described["serving_framework"] == "Dynamo"
     assert described["baseline_network_latency"] == {"round_trips": 100, "min_us": 180.0, "p50_us": 210.0}
     configs = tree.curve / "r64/server_configs"
     assert json.loads((configs / "servers.json").read_text())[0]["url"] == run.servers[0].url
