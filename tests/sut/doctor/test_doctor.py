@@ -548,10 +548,10 @@ HEALTHY = {
 @pytest.mark.parametrize(
     ("facts", "values", "wrong"),
     [
-        (HEALTHY, {"DCGM_FI_DEV_SM_CLOCK": 1980, "DCGM_FI_DEV_GPU_TEMP": 31}, {}),
+        (HEALTHY, {"DCGM_FI_DEV_SM_CLOCK": 1980, "DCGM_FI_DEV_GPU_TEMP": 31, "DCGM_FI_DEV_GPU_UTIL": 9}, {}),
         (HEALTHY, {"gpu_slowed": 1.0}, {"GPU clocks": "error"}),
         (HEALTHY, {"DCGM_FI_DEV_GPU_TEMP": 90}, {"GPU clocks": "warning"}),
-        (HEALTHY, {"DCGM_FI_DEV_GPU_UTIL": 97}, {"GPU load": "warning"}),
+        (HEALTHY, {"DCGM_FI_DEV_GPU_UTIL": 10}, {"GPU load": "warning"}),
         ({**HEALTHY, "driver": "570.1", "cuda": (12, 8)}, {}, {"GPU driver": "error"}),
         ({**HEALTHY, "ecc_uncorrected": {0: 0, 1: 4}}, {}, {"GPU memory": "error"}),
         ({**HEALTHY, "ecc": {0: True, 1: False}, "ecc_uncorrected": {0: 0}}, {}, {"GPU memory": "warning"}),
