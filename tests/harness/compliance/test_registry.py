@@ -109,8 +109,8 @@ def test_it_is_verified_into_its_folder(registered, tmp_path, capsys, audit, cod
     ("section", "named"),
     [
         ({"dataset": "performance", "audit": {}}, "longest"),
-        ({"dataset": "no", "audit": {}, "longest": 1}, "no"),
-        ({"audit": {}, "longest": 1}, "dataset"),
+        ({"dataset": "no", "audit": {}, "longest": 1}, "no dataset 'no' is defined"),
+        ({"audit": {}, "longest": 1}, "no dataset is named"),
         ({"dataset": "performance", "audit": {}, "longest": 1, "shortest": 1}, "shortest"),
     ],
 )
