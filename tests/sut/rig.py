@@ -47,7 +47,9 @@ class Rig:
         store = render_requests(sample_set(tmp_path, PROMPTS, limits), wires)
         self.channel, theirs = socket.socketpair()
         self.channel.settimeout(PATIENCE_S)
-        self.board = CounterBoard(1)
+        index = options.pop("index", 0)
+        self.board, self.loads = CounterBoard(1), CounterBoard(index + 1, len(urls))
+        self.network = CounterBoard((index + 1) * len(urls), len(Network))
         self.journal_dir = tmp_path
         destination = Destination(
             tuple(resolve_endpoint(url, wires.of(0).path, Access()) for url in urls),
@@ -59,15 +61,15 @@ class Rig:
         usual: dict[str, Any] = {"max_in_flight": 0, "retries": 0}
         usual |= {"first_tokens": True, "accuracy": False}
         spec = WorkerSpec(
-            index=0,
+            index=index,
             destination=destination,
             parameters=parameters,
             vocabulary_size=VOCABULARY,
             warm_connections=1,
             deadlines=Deadlines(request_s=timeout_s),
             journal_dir=tmp_path,
-            board=CounterBoard(1, len(urls)),
-            network=CounterBoard(len(urls), len(Network)),
+            board=self.loads,
+            network=self.network,
             **usual | options,
         )
         self.control, control = Pipe()

@@ -27,6 +27,7 @@ from tests.sut.recorded_text import COUNTED, IN_STREAM, NAMED, PROTOCOL, QUERY, 
 SMALL = TextTokenizer(str(ROOT / "datasets/samples/r1_sample_tokenizer.json"), "")  # opens at once
 LENGTH = len(SMALL.open().encode(TEXT, add_special_tokens=False).ids)
 ROWS = 6
+HELD = 4  # in flight, half of them in each worker
 
 
 def counted(body):
@@ -50,7 +51,7 @@ def text_session(tmp_path):
         )
         with QuerySession(plan, RowsInOrder(range(ROWS)), Placement(2, "")) as session:
             store = render_requests(samples, wires_of(plan, destination))
-            session.start_workers(destination, store, 2, None)
+            session.start_workers(destination, store, 2, HELD)
             servers = SimpleNamespace(
                 urls=[url],
                 recovered=lambda url: True,
@@ -87,6 +88,22 @@ def test_an_encoder_that_is_killed_ends_the_run_with_one_line(text_session):
     text_session.session.abort()
     failures = set(read_journal(text_session.journal).rows["failure"].tolist())
     assert failures <= {0, FailureKind.ENCODER_LOST}
+
+
+@pytest.mark.engine
+def test_what_a_killed_worker_had_in_flight_no_longer_is(text_session):
+    """The other worker, which chooses the server with the fewest, would keep off this one."""
+    session, loads = text_session.session, []
+
+    def observe(totals):
+        loads.extend(session.in_flight().tolist())
+        if loads[-1] == HELD and len(loads) < 5:
+            session._workers[1].process.kill()
+        else:
+            text_session.gate.set()
+
+    assert session.run(observe, text_session.servers)
+    assert loads[:2] == [HELD, HELD // 2]
 
 
 @pytest.mark.engine

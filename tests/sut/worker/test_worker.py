@@ -102,11 +102,14 @@ def test_each_answer_has_its_samples_own_limit(start):
 
 
 def test_no_more_in_flight_than_allowed(start):
+    """The second of two workers counts in its own row, and so do its connections' figures."""
     with StubServer(event_delay_s=0.01, gate=lambda request: len(stub.requests) >= 3) as stub:
-        rig = start(stub.url, max_in_flight=3)
+        rig = start(stub.url, max_in_flight=3, index=1)
         rig.assign(*range(15))
+        wait_until(lambda: rig.loads.values().tolist() == [[0], [3]])
         rig.collect(15)
         rig.finish()
+        assert [row.any() for row in rig.network.values()] == [False, True]
         spans = [(request.received_ns, request.last_sent_ns) for request in stub.requests]
     assert len(spans) == 15
     assert max(sum(a <= start < b for a, b in spans) for start, _ in spans) == 3
