@@ -263,12 +263,12 @@ def test_what_cannot_become_valid_is_refused_before_any_request(tmp_path, argume
 def test_the_rate_of_the_conf_file_is_not_missed(tmp_path, scenario, capfd, caplog):
     """Nor are there warnings about a run at that rate."""
     conf = "".join(line for line in CONF.splitlines(keepends=True) if "target_qps" not in line)
+    unused = ("--budget", "1h", *(["--resume"] if scenario == "offline" else []))
     for more in ("", "*.*.target_qps = 100000\n"):
         with StubServer() as stub:
-            words = command(
-                tmp_path, stub, "--dry-run", "--budget", "1h", scenario=scenario, conf=conf + more
-            )
+            words = command(tmp_path, stub, "--dry-run", *unused, scenario=scenario, conf=conf + more)
             code, stdout, _ = main_here(capfd, find_peak.main, words)
         assert code == 0
-        assert ("--budget is not used" in caplog.text) == (scenario == "offline")
+        for flag in ("--budget", "--resume"):
+            assert (f"{flag} is not used" in caplog.text) == (scenario == "offline")
         assert not [line for line in stdout.splitlines() if line.startswith("WARNING")]

@@ -13,6 +13,7 @@ from harness.errors import RunError, ServerError
 from harness.peak.ladder.ladder_files import read_ladder
 from harness.peak.peak_options import SearchOptions
 from harness.peak.search.search_console import SearchConsole
+from sut.peak import prober as prober_module
 from sut.peak.prober import RunProber, search_run
 from sut.run import run
 from sut.supervisor import monitor
@@ -48,15 +49,19 @@ def prober_of(folder, stub, *, conf=CONF, most_in_flight=1, **flags):
 
 
 @pytest.mark.engine
-def test_ascending_steps_are_of_one_session(tmp_path):
-    """A step that is not higher begins a session of its own; each one's folder is complete."""
+def test_ascending_steps_are_of_one_session(tmp_path, monkeypatch):
+    """A step that is not higher, or higher than the session was prepared for, begins a session of its own,
+    on empty servers; each one's folder is complete."""
+    emptied = []
+    monkeypatch.setattr(prober_module, "empty_servers", lambda *asked: emptied.append(asked) or ())
     known = {"most_in_flight": 8, "ladder_seconds": 1.0}
     with StubServer(event_delay_s=0.01) as stub, prober_of(tmp_path, stub, **known) as prober:
-        steps = [prober.ladder(concurrency) for concurrency in (2, 6, 3)]
-    assert [step.concurrency for step in steps] == [2, 6, 3]
+        steps = [prober.ladder(concurrency) for concurrency in (2, 6, 3, 9)]
+    assert [step.concurrency for step in steps] == [2, 6, 3, 9]
+    assert len(emptied) == 2
     ladders = {path.parent: read_ladder(path.parent) for path in tmp_path.glob("ladder/*/ladder.json")}
     measured = [(folder.name, [step.concurrency for step in one.steps]) for folder, one in ladders.items()]
-    assert measured == [("000002", [2, 6]), ("000003", [3])]
+    assert sorted(measured) == [("000002", [2, 6]), ("000003", [3]), ("000009", [9])]
     for folder, one in ladders.items():
         assert one.ended and not one.errors
         assert (folder / "requests.parquet").is_file()
