@@ -270,7 +270,7 @@ def _key(key: str, scenario: str, kind: ConfKind) -> str | None:
     if key in USER_KEYS:
         return key if scenario == "*" or settings_of(key, scenario) else None
     readable = [name for name in sorted(USER_KEYS) if scenario == "*" or settings_of(name, scenario)]
-    return None if key in _INSTEAD else _near(key, readable, 0.85)
+    return _near(key, readable, 0.85)
 
 
 def _near(word: str, known: Iterable[str], similar: float = _SIMILAR) -> str | None:
