@@ -168,8 +168,7 @@ def _expanded(url: str, source: str) -> Iterator[str]:
     scheme, mark, rest = url.partition("://")
     end = min((at for sign in "/?#" if (at := rest.find(sign)) >= 0), default=len(rest))
     authority, tail = rest[:end], rest[end:]
-    is_ipv6 = authority.startswith("[") and ":" in authority.partition("]")[0]
-    for place in [authority] if is_ipv6 else _listed(authority, source):
+    for place in _listed(authority, source):
         host, colon, found = place.rpartition(":")
         if colon and _PORTS.fullmatch(found):
             places = [f"{host}:{port}" for port in _numbers(found, source)]

@@ -22,6 +22,7 @@ ACCEPTED = [
     (["dns+http://llm:30000"], ("dns+http://llm:30000",)),
     (["http://a:1-3/"], ("http://a:1", "http://a:2", "http://a:3")),
     (["http://[::1]:8-9"], ("http://[::1]:8", "http://[::1]:9")),
+    (["http://[::1]:[8,9]"], ("http://[::1]:8", "http://[::1]:9")),
     (["http://h[08-10]:1"], ("http://h08:1", "http://h09:1", "http://h10:1")),
     (["http://h[9-10],http://g"], ("http://h9", "http://h10", "http://g")),
     (["http://n[1,3-4]-ib:1"], ("http://n1-ib:1", "http://n3-ib:1", "http://n4-ib:1")),
