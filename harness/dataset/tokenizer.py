@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -71,7 +71,7 @@ _WORDS = "|".join(
     )
 )
 _REMEMBERED_BYTES = 64  # the longest word whose merges are kept
-_Word = TypeVar("_Word", bytes, str)
+_Ids = npt.NDArray[np.integer]
 
 
 def encode(text: str) -> list[int]:
@@ -138,20 +138,33 @@ def ranks() -> Mapping[bytes, int]:
     return MappingProxyType(dict(zip(map(a2b_base64, tokens), range(_FIRST_SPECIAL), strict=True)))
 
 
-def merges(known: Mapping[_Word, int]) -> list[tuple[_Word, _Word]]:
-    """The byte pair merges in the order of gpt-oss's tokenizer.json: by rank of result, then of parts.
+def merges() -> list[tuple[int, int]]:
+    """The byte pair merges, as ids, in the order of gpt-oss's tokenizer.json: by result, then by parts."""
+    lengths = np.fromiter(map(len, ranks()), np.int64, _FIRST_SPECIAL)
+    letters, ends = np.frombuffer(b"".join(ranks()), np.uint8), np.cumsum(lengths)
+    lefts = _parts(letters, ends - lengths, lengths, 1)
+    rights = _parts(letters, ends - 1, lengths, -1)
+    cuts = np.flatnonzero((lefts >= 0) & (rights >= 0))
+    cuts = cuts[np.lexsort((lefts[cuts], np.searchsorted(ends, cuts, "right")))]
+    return list(zip(lefts[cuts].tolist(), rights[cuts].tolist(), strict=True))
 
-    ``known``: the rank of each token, by rank; a token is its bytes, or text of one character for each.
+
+def _parts(letters: _Ids, at: _Ids, lengths: _Ids, step: int) -> _Ids:
+    """At the place of each letter, the id of its token's part before it (``step`` 1) or from it on (-1).
+
+    -1 where that part is no token. All tokens are read at once, letter by letter, from the first or last one
+    on, which is ``at``; those whose letters were the same so far have the same node.
     """
-    ordered: list[tuple[_Word, _Word]] = []
-    for token in known:
-        pairs = [
-            (known[left], left, right)
-            for cut in range(1, len(token))
-            if (left := token[:cut]) in known and (right := token[cut:]) in known
-        ]
-        ordered += [(left, right) for _, left, right in sorted(pairs)]
-    return ordered
+    parts = np.full(len(letters), -1)
+    tokens, nodes = np.arange(len(at)), np.zeros(len(at), np.int64)
+    for length in range(1, int(lengths.max()) + 1):
+        _, nodes = np.unique(nodes << 8 | letters[at], return_inverse=True)
+        is_read = lengths[tokens] == length
+        of_node = np.full(len(nodes), -1)
+        of_node[nodes[is_read]] = tokens[is_read]
+        tokens, nodes, at = tokens[~is_read], nodes[~is_read], at[~is_read] + step
+        parts[at if step > 0 else at + 1] = of_node[nodes]
+    return parts
 
 
 def _ranks_path() -> Path:

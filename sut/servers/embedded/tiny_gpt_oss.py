@@ -55,9 +55,10 @@ def _describe_architecture(writer: gguf.GGUFWriter) -> None:
 
 def _describe_tokenizer(writer: gguf.GGUFWriter, kind: Callable[[bytes], gguf.TokenType]) -> None:
     special = tokenizer.SPECIAL
-    words = {spell(word): rank for word, rank in tokenizer.ranks().items()}
+    words = list(map(spell, tokenizer.ranks()))
     kinds = [*map(kind, tokenizer.ranks()), *[gguf.TokenType.CONTROL] * len(special)]
-    describe_vocabulary(writer, "gpt-4o", [*words, *special], kinds, tokenizer.merges(words))
+    merges = [(words[left], words[right]) for left, right in tokenizer.merges()]
+    describe_vocabulary(writer, "gpt-4o", [*words, *special], kinds, merges)
     writer.add_bos_token_id(special["<|startoftext|>"])
     writer.add_eos_token_id(special["<|return|>"])
     writer.add_pad_token_id(special["<|endoftext|>"])
