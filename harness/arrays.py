@@ -17,6 +17,11 @@ MOST_DIGITS = 18  # of a number in a text: as many fit 64 bits, and int() refuse
 _Number = TypeVar("_Number", bound=np.generic)
 
 
+def kept(rows: npt.NDArray[_Number], wanted: npt.NDArray[np.bool_]) -> npt.NDArray[_Number]:
+    """The wanted rows, without a copy where that is all: those of a long run are 100 MB and more."""
+    return rows if wanted.all() else rows[wanted]
+
+
 def distinct(values: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
     """Each value once, sorted. np.unique alone would import numpy.ma, as does np.median: 15 ms of a start."""
     found: npt.NDArray[_Number] = np.unique(values, return_counts=True)[0]

@@ -42,12 +42,14 @@ def arrow_numbers(values: npt.NDArray[Any], missing: _Mask | None = None) -> pa.
 
 def arrow_texts(texts: Sequence[str | None]) -> pa.Array:
     """An array of strings, null for None. Raises UnicodeEncodeError."""
-    encoded = [b"" if text is None else text.encode() for text in texts]
-    offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+    missing = np.fromiter((text is None for text in texts), np.bool_, len(texts))
+    encoded = [text.encode() for text in texts if text is not None]
+    offsets = np.zeros(len(texts) + 1, np.int64)
+    offsets[1:][~missing] = [len(text) for text in encoded]
+    np.cumsum(offsets, out=offsets)
     if offsets[-1] > _MOST_BYTES:
         return pa.array(texts, pa.string())  # pyarrow splits it into several chunks
-    validity = _validity(np.fromiter((text is None for text in texts), np.bool_, len(texts)))
-    buffers = [validity, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(b"".join(encoded))]
+    buffers = [_validity(missing), pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(b"".join(encoded))]
     return pa.Array.from_buffers(pa.string(), len(texts), buffers)
 
 

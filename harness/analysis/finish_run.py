@@ -335,9 +335,10 @@ def _verdict(
 
 def _with_lost(rows: Rows, lost: Sequence[tuple[int, int]]) -> Rows:
     """The rows with those of lost queries in place of their own: LoadGen got a failure for each of them."""
+    if not lost:
+        return rows
     gone = lost_rows(lost)
-    kept: Rows = rows[~np.isin(rows["query_id"], gone["query_id"])]
-    return np.concatenate([kept, gone])
+    return np.concatenate([rows[~np.isin(rows["query_id"], gone["query_id"])], gone])
 
 
 def _broken(journal: Journal) -> tuple[str, ...]:
@@ -376,8 +377,9 @@ def _without_record(verdict: RunVerdict, errors: tuple[str, ...]) -> RunVerdict:
 def _examples(rows: Rows, details: Mapping[int, str]) -> dict[str, tuple[str, ...]]:
     """Some details of each kind of failure."""
     found: dict[str, tuple[str, ...]] = {}
+    failed = rows[rows["failure"] > 0]
     for kind in FailureKind:
-        ids = rows["query_id"][rows["failure"] == kind].tolist()
+        ids = failed["query_id"][failed["failure"] == kind].tolist()
         shown = [details[query_id] for query_id in ids[: 10 * _EXAMPLES] if query_id in details]
         if shown:
             found[kind.label] = tuple(dict.fromkeys(shown))[:_EXAMPLES]

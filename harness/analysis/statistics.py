@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from harness.arrays import kept
 from harness.record.journal import Rows
 from harness.record.outcome import FailureKind
 from harness.record.run_record import Distribution, Statistics
@@ -20,14 +21,12 @@ Nanoseconds = npt.NDArray[np.int64]
 
 def completed(rows: Rows) -> Rows:
     """The rows of queries that ended in a Completion."""
-    good: Rows = rows[rows["failure"] == 0]
-    return good
+    return kept(rows, rows["failure"] == 0)
 
 
 def of_this_attempt(rows: Rows) -> Rows:
     """The rows without answers of an earlier attempt at the run, which have no times."""
-    own: Rows = rows[rows["resumed"] == 0]
-    return own
+    return kept(rows, rows["resumed"] == 0)
 
 
 def ttft_ns(rows: Rows) -> Nanoseconds:

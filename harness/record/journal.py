@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from harness.arrays import kept
 from harness.json_files import intact_lines
 from harness.record.failure_details import status_of, status_remedy, time_limit_text
 from harness.record.outcome import FailureKind
@@ -130,7 +131,7 @@ def read_journal(directory: Path) -> Journal:
         data = path.read_bytes()
         rows = _whole_rows(data, QUERY_ROW)
         good = _intact(data, rows)
-        parts.append(rows[good])
+        parts.append(kept(rows, good))
         broken += int((~good).sum()) + (rows.nbytes != len(data))
     return Journal(np.concatenate(parts), _failure_lines(directory), broken)
 
@@ -183,8 +184,8 @@ def _whole_rows(data: bytes, kind: np.dtype[np.void]) -> Rows:
 
 def _intact(data: bytes, rows: Rows) -> npt.NDArray[np.bool_]:
     view, size = memoryview(data), QUERY_ROW.itemsize
-    sums = [zlib.crc32(view[start : start + _BODY.size]) for start in range(0, rows.nbytes, size)]
-    intact: npt.NDArray[np.bool_] = np.array(sums, dtype=np.uint32) == rows["crc"]
+    sums = (zlib.crc32(view[start : start + _BODY.size]) for start in range(0, rows.nbytes, size))
+    intact: npt.NDArray[np.bool_] = np.fromiter(sums, np.uint32, len(rows)) == rows["crc"]
     return intact
 
 

@@ -6,6 +6,7 @@ its unit and description (COLUMNS).
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -71,16 +72,21 @@ def requests_table(
 
     ``joined``: further columns; ``tokenizer``: what encoded answers that came as text.
     """
-    rows = rows[np.lexsort((rows["query_id"], rows["issued_ns"]))]
-    columns: dict[str, pa.Array] = {name: arrow_numbers(rows[name]) for name in _NUMBERS}
-    columns |= {name: _or_null(rows[name]) for name in TIMES}
+    order = np.lexsort((rows["query_id"], rows["issued_ns"]))
+
+    def ordered(name: str) -> npt.NDArray[Any]:  # a column at a time: all of a long run take 100 MB
+        return rows[name][order]
+
+    query_ids = ordered("query_id")
+    columns: dict[str, pa.Array] = {name: arrow_numbers(ordered(name)) for name in _NUMBERS}
+    columns |= {name: _or_null(ordered(name)) for name in TIMES}
     for one in joined:
-        columns |= {name: _or_null(values) for name, values in _joined(rows["query_id"], one)}
-    columns["replica"] = _labels(rows["replica"], {**dict(enumerate(replicas)), NOWHERE: None})
-    columns["resumed"] = arrow_numbers(rows["resumed"] == 1)
-    columns["finish_reason"] = _labels(rows["finish"], {**dict(enumerate(FINISH_REASONS)), 0: None})
-    columns["failure"] = _labels(rows["failure"], {0: None, **{kind: kind.label for kind in FailureKind}})
-    columns["failure_detail"] = _details(rows["query_id"], details or {})
+        columns |= {name: _or_null(values) for name, values in _joined(query_ids, one)}
+    columns["replica"] = _labels(ordered("replica"), {**dict(enumerate(replicas)), NOWHERE: None})
+    columns["resumed"] = arrow_numbers(ordered("resumed") == 1)
+    columns["finish_reason"] = _labels(ordered("finish"), {**dict(enumerate(FINISH_REASONS)), 0: None})
+    columns["failure"] = _labels(ordered("failure"), {0: None, **{kind: kind.label for kind in FailureKind}})
+    columns["failure_detail"] = _details(query_ids, details or {})
     answers = "token ids" if tokenizer is None else f"text, encoded again with {tokenizer}"
     return _described({name: columns[name] for name in COLUMNS if name in columns}, answers)
 
