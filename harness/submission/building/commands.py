@@ -46,9 +46,10 @@ class Maker(msgspec.Struct, frozen=True):
         words += ["--input-file", str(self._dataset(name)), "--results", str(self.found.folder)]
         return shlex.join(words)
 
-    def score(self, run: ScenarioRuns) -> str:
-        """The command that writes accuracy.txt."""
-        return scoring_command(run.accuracy / ACCURACY_LOG)
+    def score(self, run: ScenarioRuns, record: RunRecord | None) -> str:
+        """The command that writes accuracy.txt; ``record`` is that of the accuracy run, where it has one."""
+        tokenizer = None if record is None else record.plan.client.tokenizer
+        return scoring_command(run.accuracy / ACCURACY_LOG, tokenizer)
 
     def verify(self, run: ScenarioRuns, test: str) -> str:
         """The command that verifies a test that was run."""
@@ -64,12 +65,16 @@ class Maker(msgspec.Struct, frozen=True):
         return [] if name == DEFAULT_BENCHMARK else ["--benchmark", name]
 
     def _servers(self) -> list[str]:
-        """Backend, API and addresses of the latest run; an embedded engine has another address in each."""
+        """Backend, API, tokenizer and addresses of the latest run.
+
+        An embedded engine has another address in each.
+        """
         if (like := self._like()) is None:
             return []
         client = like.plan.client
         words = [] if client.backend == DEFAULT_BACKEND else ["--backend", client.backend]
         words += [] if client.api is None else ["--api", client.api]
+        words += [] if client.tokenizer is None else ["--tokenizer", client.tokenizer]
         if client.backend != "embedded" and client.server_urls:
             words += ["--server-url", ",".join(client.server_urls)]
         return words

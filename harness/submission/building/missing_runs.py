@@ -137,9 +137,9 @@ class _Run(msgspec.Struct, frozen=True):
     def _judgement(self) -> Gap | None:
         """The score or the verdict of a usable run that has none."""
         if self.name == _ACCURACY and not (self.folder / ACCURACY_TEXT).is_file():
-            return Gap(
-                Cost.MINUTES, f"{self.shown}: not scored, no {ACCURACY_TEXT}", self.make.score(self.of)
-            )
+            record = self._record(self.folder)
+            command = self.make.score(self.of, record if isinstance(record, RunRecord) else None)
+            return Gap(Cost.MINUTES, f"{self.shown}: not scored, no {ACCURACY_TEXT}", command)
         if not self.is_test:
             return None
         path = self.folder / TESTS[self.name].verify_file

@@ -122,6 +122,18 @@ def test_the_command_asks_the_servers_by_the_same_api(results, info, capsys):
     assert f" --backend trtllm --api chat-ids --server-url {URL} --accuracy " in one_line(capsys)
 
 
+@pytest.mark.parametrize("missing", ["interactive/accuracy", "interactive/accuracy/accuracy.txt"])
+def test_the_command_names_the_tokenizer_of_the_others(results, info, capsys, missing):
+    """Without it the score of a model whose tokenizer is not built in ended with exit code 2."""
+    for path in results.rglob("run.json"):
+        record = json.loads(path.read_text())
+        record["plan"]["tokenizer"] = "models/own"
+        path.write_text(json.dumps(record))
+    remove(missing)(results)
+    assert build(results) == 2
+    assert " --tokenizer models/own" in one_line(capsys)
+
+
 ENDED = [
     ({"result": "INVALID", "reasons": ["1 of 6396 queries failed"]}, "INVALID: 1 of 6396 queries failed"),
     ({"result": "INTERRUPTED", "reasons": ["SIGINT"]}, "INTERRUPTED: SIGINT"),
