@@ -3,12 +3,13 @@
 import subprocess
 from collections.abc import Iterator
 
+import msgspec
 import numpy as np
 
 from harness.config.benchmark import Benchmark
 from harness.errors import EXIT_USAGE, EXIT_VALID, ConfigError, GradingError
 from harness.files import ROOT
-from harness.grading.decoding.output_decoder import open_decoder, tokenizer_beside
+from harness.grading.decoding.output_decoder import BUILT_IN, open_decoder, tokenizer_beside
 from harness.grading.sandbox.tier_probe import choose_sandbox
 from harness.grouping import by_key
 from harness.text import how_it_ended
@@ -57,7 +58,11 @@ def tokenizer_finding(benchmark: Benchmark) -> Finding:
         decoder.decode(np.ones(1, np.int32))  # which reads the vocabulary, and its checksum
         return ok("tokenizer", f"{benchmark.tokenizer}, the one of {benchmark.model}")
     except ConfigError as error:
-        return from_line("warning", "tokenizer", f"answers cannot be scored here: {error}")
+        found = from_line("warning", "tokenizer", f"answers cannot be scored here: {error}")
+        if benchmark.tokenizer == BUILT_IN:
+            return found
+        fetch = f"{_DOWNLOAD} --benchmark {benchmark.name} --what model, or ./mlperf score --tokenizer FOLDER"
+        return msgspec.structs.replace(found, remedy=fetch)  # --tokenizer is no flag of doctor
 
 
 def sandbox_finding() -> Finding:

@@ -313,7 +313,9 @@ def test_the_tokenizer_of_a_download_is_found_as_by_the_evaluator(tmp_path, monk
     monkeypatch.setenv("HF_HOME", str(tmp_path))
     monkeypatch.setattr(data_files, "ROOT", tmp_path)
     r1 = load_benchmark("deepseek-r1")
-    assert data_files.tokenizer_finding(r1).level == "warning"
+    missing = data_files.tokenizer_finding(r1)
+    fetch = "datasets/download.sh --benchmark deepseek-r1 --what model, or ./mlperf score --tokenizer FOLDER"
+    assert (missing.level, missing.remedy) == ("warning", fetch)
     model = tmp_path / "data/models/DeepSeek-R1"
     model.mkdir(parents=True)
     shutil.copy(ROOT / "datasets/samples/r1_sample_tokenizer.json", model / "tokenizer.json")
