@@ -9,7 +9,7 @@ from harness.submission.building.descriptions import FROM_RUNS, measurements, sy
 from harness.submission.building.machine import machine_fields
 from harness.submission.tree.origins import is_here
 from harness.submission.tree.round_rules import RoundRules, load_rules
-from harness.submission.tree.system_description import system_issues
+from harness.submission.tree.system_description import other_suite, system_issues
 
 _KNOWN_LATER = "from the runs"
 
@@ -23,12 +23,21 @@ def require_complete(campaign: Campaign) -> None:
     machine = machine_fields() if all(is_here(url, platform.node()) for url in campaign.urls()) else {}
     fields = system_fields(campaign.info, folders, machine, [], rules)
     fields |= {name: _KNOWN_LATER for name in FROM_RUNS if not fields.get(name)}
-    issues = [*system_issues(fields, rules.system, folders), *_measurements(campaign, rules)]
+    issues = [*system_issues(fields, rules.system, folders), *_other_suites(campaign, rules)]
+    issues += _measurements(campaign, rules)
     if issues:
         raise ConfigError(
             f"{campaign.file}: the folder to submit could not be built: {'; '.join(issues)}; write these "
             "into [system] and [measurements] ('./mlperf submit system' prints them on a node of the system)"
         )
+
+
+def _other_suites(campaign: Campaign, rules: RoundRules) -> Iterator[str]:
+    """A benchmark of edge systems in the file of a datacenter system, or the reverse."""
+    for name in campaign.benchmarks if campaign.strict else ():
+        suite, _ = rules.suite_of(name)
+        if text := other_suite(campaign.info.system, suite, name):
+            yield text
 
 
 def _measurements(campaign: Campaign, rules: RoundRules) -> Iterator[str]:

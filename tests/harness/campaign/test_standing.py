@@ -15,6 +15,7 @@ from harness.campaign.campaign_console import CampaignState, reasons, remaining,
 from harness.campaign.campaign_file import Servers, read_campaign
 from harness.campaign.campaign_options import CampaignOptions
 from harness.campaign.campaign_page import write_campaign_page
+from harness.campaign.facts import require_complete
 from harness.campaign.journal import Journal
 from harness.campaign.origins import _other_commit, other_origins
 from harness.campaign.searches import search_folder
@@ -721,6 +722,33 @@ def test_a_description_that_lacks_a_field_is_refused_before_the_first_run(tmp_pa
     with pytest.raises(ConfigError, match=r"could not be built: empty: cooling; write these into \[system\]"):
         campaign_command.run(CampaignOptions(file=campaign.file, dry_run=dry_run))
     assert ("/TEST09: " in capsys.readouterr().out) == dry_run
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "system_type", "division", "said"),
+    [
+        ("llama3.1-8b-edge", "datacenter", "closed", "is a benchmark of edge systems"),
+        ("llama3.1-8b-edge", "edge", "closed", ""),
+        ("llama3.1-8b-edge", "datacenter,edge", "closed", ""),
+        ("llama3.1-8b-edge", "datacenter", "open", ""),
+        ("llama3.1-8b", "edge", "closed", "is a benchmark of datacenter systems"),
+    ],
+)
+def test_a_system_of_the_other_type_is_refused_before_the_first_run(
+    tmp_path, benchmark, system_type, division, said
+):
+    """The build refused it, after all runs; the example's system is of a datacenter."""
+    _, _, facts = write_info(tmp_path, system_type=system_type).read_text().split("\n", 2)
+    (tmp_path / "my.toml").write_text(
+        f"submitter = 'Org'\nsystem_id = 'box'\ndivision = '{division}'\n{facts}"
+        f'[benchmarks."{benchmark}".offline]\ntarget_qps = 9.0\n'
+    )
+    campaign = read_campaign(tmp_path / "my.toml")
+    if not said:
+        require_complete(campaign)
+        return
+    with pytest.raises(ConfigError, match=f"built: system_type is '{system_type}', and .* {said};"):
+        require_complete(campaign)
 
 
 NEEDS = "gpt-oss-120b has no Server or Interactive, which a closed result needs: add its table"
