@@ -253,7 +253,7 @@ class ProgressLog:
             self._began_ns = 0
 
     def _warn(self, error: OSError) -> None:
-        log.warning("warning: no more lines in %s: %s", self._path, machine_failure(error))
+        log.warning("warning: no more lines of progress: %s", machine_failure(error, self._path))
 
     def _take(self, rows: Rows, now_s: float) -> None:
         own = of_this_attempt(rows)
@@ -384,7 +384,7 @@ class ProgressFile:
             with atomic_write(self._path) as file:
                 file.write(msgspec.json.encode(moment))
         except OSError as error:
-            log.warning("warning: no progress in %s: %s", self._path, machine_failure(error))
+            log.warning("warning: no progress is written: %s", machine_failure(error, self._path))
             self._broken = True
 
 

@@ -4,6 +4,7 @@ import errno
 import json
 import logging
 import os
+import shutil
 import threading
 
 import msgspec
@@ -12,11 +13,12 @@ import pytest
 
 from harness.analysis import answer_lengths
 from harness.analysis.early_stopping import most_over_limit
-from harness.files import JOURNAL_DIR, PROGRESS
+from harness.files import GRADING_PROGRESS, JOURNAL_DIR, PROGRESS
 from harness.progress.lost_run import ValidityRules
 from harness.progress.progress_files import (
     JournalTail,
     PrintedWarning,
+    ProgressFile,
     ProgressLine,
     ProgressLog,
     read_progress,
@@ -200,7 +202,23 @@ def test_a_disk_that_is_full_costs_the_lines_alone(folder, progress, caplog):
     for second in (5.0, 10.0, 15.0):
         progress(snapshot(second))
     progress.close()
-    assert len(caplog.records) == 1
+    assert caplog.messages == [
+        f"warning: no more lines of progress: {folder / PROGRESS}: No space left on device; "
+        "free space there or choose another folder"
+    ]
+
+
+def test_a_file_that_cannot_be_opened_is_named_once(folder, progress, caplog):
+    shutil.rmtree(folder)
+    progress(snapshot(5.0))
+    progress.close()
+    (line,) = caplog.messages
+    words = f"warning: no more lines of progress: {folder / PROGRESS}: No such file or directory; "
+    assert line.startswith(words)
+    ProgressFile(folder).show(1, 2, "decoding")
+    assert caplog.messages[1].startswith(
+        f"warning: no progress is written: {folder / GRADING_PROGRESS}.partial: No such file or directory; "
+    )
 
 
 def test_a_disk_that_stands_holds_up_no_line_that_is_shown(folder):
