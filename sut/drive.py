@@ -18,7 +18,7 @@ from harness.config.plans import ClientPlan
 from harness.config.protocol import own_protocol, protocol_text
 from harness.dataset.samples import SampleSet
 from harness.defects import Defects
-from harness.errors import RunError, ServerError, machine_failure
+from harness.errors import RunError, ServerError, in_words, machine_failure
 from harness.files import JOURNAL_DIR, ROOT, user_cache
 from harness.grading.decoding.text_tokenizer import TextTokenizer, text_tokenizer
 from harness.progress.lost_run import LostRunError, ValidityRules
@@ -318,7 +318,7 @@ def _costs_a_line() -> Iterator[None]:
     try:
         yield
     except (OSError, MemoryError, RuntimeError) as error:
-        log.warning("warning: no last line of the progress: %s", error or type(error).__name__)
+        log.warning("warning: no last line of the progress: %s", in_words(error))
 
 
 def _with_recent(snapshot: ProgressSnapshot, progress_log: ProgressLog) -> ProgressSnapshot:

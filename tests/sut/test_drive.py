@@ -71,3 +71,17 @@ def test_all_lines_of_the_progress_are_written_where_the_last_one_fails(tmp_path
     assert record.verdict.result == "INVALID" and "mine.log" in record.verdict.reasons[0]
     assert not [one for one in threading.enumerate() if one.name.startswith("progress")]
     assert len([json.loads(line) for line in (log_dir / PROGRESS).open()]) == 1
+
+
+def test_memory_that_runs_out_at_the_end_is_said_with_a_remedy(tmp_path, monkeypatch, caplog):
+    """A MemoryError says nothing of itself."""
+    quick_conf(tmp_path)
+
+    def no_memory(line):
+        raise MemoryError
+
+    with StubServer(gate=lambda request: request.index == 0) as server:
+        record, _ = run_of(tmp_path, server, on_line=no_memory)
+    said = "out of memory; free memory, or lift the limit on it (ulimit -v)"
+    assert f"warning: no last line of the progress: {said}" in caplog.messages
+    assert record.verdict.result == "INVALID" and said in record.verdict.reasons[0]
