@@ -56,7 +56,15 @@ from harness.grading.decoding.text_tokenizer import text_tokenizer
 from harness.peak.ladder.ladder_plan import ladder_client, ladder_folder
 from harness.peak.ladder.steps import NOT_A_RESULT
 from harness.record.journal import failure_reasons
-from harness.record.output_dir import aside_of, check_free, free_reserve, locked, move_aside_existing
+from harness.record.output_dir import (
+    WRITE,
+    accessing,
+    aside_of,
+    check_free,
+    free_reserve,
+    locked,
+    move_aside_existing,
+)
 from harness.record.repeated import FirstLine, run_of
 from harness.record.settled import ranks_of
 from harness.report.run_console import DRY_RUN, api_lines, served_by, server_lines
@@ -243,17 +251,18 @@ def _holds_something(folder: Path) -> bool:
 
 
 def _begin(walk: "_Walk", earlier: Rehearsal | None) -> None:
-    """Prepare the folder, and move aside what is not continued. Raises ConfigError and OSError."""
+    """Prepare the folder, and move aside what is not continued. Raises ConfigError."""
     folder = walk.options.folder
-    if _holds_something(folder):
-        if _why_anew(walk, earlier) is None:
-            return
-        move_aside_existing(folder)
-        free_reserve(folder)
-    write_rehearsal(folder, walk.rehearsal)
     lines = (f"This is a rehearsal and {NOT_A_RESULT}:", *plan_shortfalls(walk.rehearsal.curve))
-    with atomic_write(folder / NOT_A_RESULT_FILE) as file:
-        file.write(("\n- ".join(lines) + "\n").encode())
+    with accessing(folder, WRITE):
+        if _holds_something(folder):
+            if _why_anew(walk, earlier) is None:
+                return
+            move_aside_existing(folder)
+            free_reserve(folder)
+        write_rehearsal(folder, walk.rehearsal)
+        with atomic_write(folder / NOT_A_RESULT_FILE) as file:
+            file.write(("\n- ".join(lines) + "\n").encode())
 
 
 class _Walk(msgspec.Struct):

@@ -169,6 +169,15 @@ def test_a_full_disk_is_a_line_with_the_file_and_a_remedy(tmp_path, capfd, monke
     assert code == 4
 
 
+def test_a_disk_that_is_full_before_the_first_point_is_said_of_the_folder(tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr(rehearsal, "write_rehearsal", full_disk)
+    with StubServer() as stub:
+        code, _, stderr = main_here(capfd, run_endpoints.main, words(tmp_path, stub))
+    (error,) = (line for line in stderr.splitlines() if "error: " in line)
+    assert f"--results {tmp_path}/endpoints: cannot write there: No space left on device; free" in error
+    assert code == 2
+
+
 def test_a_point_without_an_answer_ends_the_rehearsal(tmp_path, capfd):
     """All points were run like it, and the tree then refused the folders of all of them."""
     with StubServer(faults=lambda one: Fault.HTTP_500 if one.index > 0 else None) as stub:
