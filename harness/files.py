@@ -313,7 +313,7 @@ def atomic_write(path: Path, suffix: str = ".partial") -> Iterator[IO[bytes]]:
     """A new file that takes the place of ``path`` once it is written and on disk; else nothing changes.
 
     Its name can be predicted, so a link of that name is removed, never followed. A device, as /dev/null, is
-    written to: a file in its place would be every program's. Raises OSError.
+    written to: a file in its place would be every program's. Raises OSError, which names the file.
     """
     if is_device(path):
         with path.open("wb") as device:
@@ -330,5 +330,9 @@ def atomic_write(path: Path, suffix: str = ".partial") -> Iterator[IO[bytes]]:
             file.flush()
             wait_for_disk(file.fileno())
         partial.replace(path)
+    except OSError as error:
+        if error.errno and error.filename is None:  # a write to a full disk names no file
+            error.filename = str(path)
+        raise
     finally:
         partial.unlink(missing_ok=True)  # on a full disk it would take the space of smaller files

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import stat
 from pathlib import Path
 
@@ -106,6 +107,18 @@ def test_an_error_leaves_no_file_and_others_cannot_write_one(tmp_path):
     with atomic_write(tmp_path / "a") as file:
         file.write(b"x")
     assert (tmp_path / "a").stat().st_mode & 0o022 == 0
+
+
+def test_a_file_that_has_no_room_is_named(tmp_path):
+    """write(2) names none, and a line without the file leads to no disk."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large") as failed, atomic_write(tmp_path / "a") as file:
+            file.write(b"xx")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (failed.value.filename, list(tmp_path.iterdir())) == (str(tmp_path / "a"), [])
 
 
 def test_a_device_is_written_to_and_stays_one():
