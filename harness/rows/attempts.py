@@ -169,8 +169,9 @@ def read_settings(folder: Path) -> EvalSettings | None:
 
 
 def write_settings(folder: Path, settings: EvalSettings) -> None:
-    """Keep them for a repeated command. Raises OSError."""
-    write_json(folder / _SETTINGS, settings)
+    """Keep them for a repeated command. Raises ConfigError where the folder cannot be written."""
+    with explained_write(folder / _SETTINGS, "output file"):
+        write_json(folder / _SETTINGS, settings)
 
 
 def decisive_differences(earlier: EvalSettings, now: EvalSettings) -> str:

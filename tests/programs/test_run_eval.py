@@ -21,9 +21,10 @@ import eval_mlperf_accuracy as grading
 import run_eval as program
 from harness.dataset.table import open_table
 from harness.record.answer_log import encode_answer, read_saved_answers
+from harness.rows import attempts
 from sut.drive import ended
 from sut.rows import run_rows
-from tests.kit import wait_until
+from tests.kit import full_disk, wait_until
 from tests.runs import ROOT, SAMPLES, main_here, run_mlperf, small_dataset, without_waits, write_dataset
 from tests.stub import Facts, Fault, StubServer, expected_ids, expected_words, refused_url
 from tests.stub.words import text_of, word_ids
@@ -289,6 +290,14 @@ def test_answers_are_kept_where_their_file_cannot_be_written(tmp_path, capfd):
     with refused_url() as url:
         assert here(capfd, dataset, output, "--server-url", url)[0] == 0
     assert answers(output) == wanted(prompts)
+
+
+def test_a_disk_that_is_full_before_the_first_row_is_said_of_the_file(tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr(attempts, "write_json", full_disk)
+    dataset, _ = small_dataset(tmp_path)
+    with StubServer() as stub:
+        line = refuse(capfd, dataset, tmp_path / "out.parquet", "--server-url", stub.url)
+    assert "out.parquet.run/settings.json: cannot be written: No space left on device; free space" in line
 
 
 @ENGINE
