@@ -23,6 +23,7 @@ class ClosedLoop(msgspec.Struct, frozen=True):
     name: str = "the process that keeps requests in flight"
     first_tokens: bool = False
     keeps_answers: bool = False
+    wall_clock: bool = False
     text_after: int | None = None
 
     def run(self, process: IssuingProcess) -> None:

@@ -36,6 +36,7 @@ class LoadGen(msgspec.Struct, frozen=True):
 
     spec: TestSpec
     name: str = "the LoadGen process"
+    wall_clock: bool = True
 
     @property
     def first_tokens(self) -> bool:

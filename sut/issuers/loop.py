@@ -87,6 +87,10 @@ class Issuer(Protocol):
         """Whether the answers matter, not their times: the workers keep that to each sample."""
 
     @property
+    def wall_clock(self) -> bool:
+        """Whether it issues and measures by the wall clock."""
+
+    @property
     def text_after(self) -> int | None:
         """Where the workers keep the answer to each query, although times matter: tokens before its text."""
 

@@ -55,6 +55,7 @@ class Passes(msgspec.Struct, frozen=True):
     name: str = "the process that issues the passes"
     first_tokens: bool = False
     keeps_answers: bool = False
+    wall_clock: bool = False
 
     def run(self, process: IssuingProcess) -> None:
         """Issue the warm-up and the passes, and wait for the ends of all."""

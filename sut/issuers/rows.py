@@ -14,6 +14,7 @@ class RowsInOrder(msgspec.Struct, frozen=True):
     name: str = "the process that issues the rows"
     first_tokens: bool = False
     keeps_answers: bool = True
+    wall_clock: bool = False
     text_after: int | None = None
 
     def run(self, process: IssuingProcess) -> None:

@@ -74,7 +74,7 @@ class Monitor:
     """Monitors one test.
 
     ``unsynced``: why the disk has not taken the journal; "" where it has. ``waits_ns``: how long this
-    process has waited for the disk by now.
+    process has waited for the disk by now. ``wall_clock``: the issuer's, which LoadGen alone depends on.
     """
 
     def __init__(
@@ -87,8 +87,10 @@ class Monitor:
         unsynced: Callable[[], str] = lambda: "",
         waits_ns: Callable[[], int] = lambda: 0,
         *,
+        wall_clock: bool = True,
         events: EventLog,
     ) -> None:
+        self._wall_clock = wall_clock
         self._unsynced = unsynced
         self._waits_ns = waits_ns
         self._events = events
@@ -170,7 +172,7 @@ class Monitor:
         """Everything observed until now."""
         totals = totals_of(self._board.table())
         steps_ns = int(totals[Counter.CLOCK_STEPS_NS])
-        stepped = (_stepped(steps_ns),) if steps_ns else ()
+        stepped = (self._stepped(steps_ns),) if steps_ns else ()
         outages = self._replicas.outages
         columns = 2 + len(self._workers) + len(self._encoders)
         flush_ns = int(totals[Counter.LONGEST_FLUSH_NS])
@@ -272,7 +274,7 @@ class Monitor:
             raise RunError(f"ended early: {why}")
         ahead_ns = realtime_offset_ns()
         self._ahead_ns = max(self._ahead_ns, ahead_ns)
-        back_s = (self._ahead_ns - ahead_ns) / 1e9
+        back_s = (self._ahead_ns - ahead_ns) / 1e9 if self._wall_clock else 0.0
         self._policy.check(totals, *self._replicas.all_out_for(), clock_back_s=back_s)
         if not (self._log_dir / JOURNAL_DIR).is_dir():  # it may have been made again
             raise RunError(f"the output folder {self._log_dir} was removed or replaced during the run")
@@ -288,10 +290,18 @@ class Monitor:
     def _note_clock(self, steps_ns: int) -> None:
         """Say a large step at once: LoadGen issues nothing after one back, for as long as that was."""
         if steps_ns - self._steps_ns >= CLOCK_S * 1e9:
-            text = _stepped(steps_ns)
+            text = self._stepped(steps_ns)
             self._events.add("clock_set", "", text)
             log.warning("warning: %s", text)
             self._steps_ns = steps_ns
+
+    def _stepped(self, steps_ns: int) -> str:
+        depends = (
+            "LoadGen issues and measures by it, and after a step back waits as long"
+            if self._wall_clock
+            else "only dates of this run are of it, no duration is"
+        )
+        return f"the wall clock was stepped, by {steps_ns / 1e6:.0f} ms in all: {depends}"
 
     def _note_late_tokens(self, totals: Totals) -> None:
         """Say at once that the run measures this client, too, and again only after it has been in time."""
@@ -340,13 +350,6 @@ class Monitor:
         name = f"worker {index} (pid {self._workers[index].process.pid})"
         if not any(error.startswith(name) for error in self._errors):
             self._errors.append(f"{name} {how}")
-
-
-def _stepped(steps_ns: int) -> str:
-    return (
-        f"the wall clock was stepped, by {steps_ns / 1e6:.0f} ms in all: LoadGen issues and measures by it, "
-        "and after a step back waits as long"
-    )
 
 
 class AbortPolicy:

@@ -173,6 +173,7 @@ class QuerySession:
             *(processes, policy, replicas, self._plan.log_dir, look_s),
             unsynced=lambda: syncing.fault,
             waits_ns=waits_ns,
+            wall_clock=self._issuer.wall_clock,
             events=self.events,
         )
         self._monitor = monitor

@@ -213,7 +213,9 @@ def watched(tmp_path):
         replicas["suspected"] = lambda number: calls.append(("suspected", number))
         replicas |= seen
         (tmp_path / JOURNAL_DIR).mkdir(exist_ok=True)
-        of_run = {name: replicas.pop(name) for name in ("unsynced", "waits_ns") if name in replicas}
+        of_run = {
+            name: replicas.pop(name) for name in ("unsynced", "waits_ns", "wall_clock") if name in replicas
+        }
         of_run["events"] = EventLog()
         monitor = Monitor(processes, AbortPolicy(policy()), SimpleNamespace(**replicas), tmp_path, **of_run)
         return monitor, [theirs for _, theirs in pipes], calls
@@ -358,6 +360,23 @@ def test_while_the_disk_stands_no_process_is_stuck(watched, caplog, monkeypatch)
     assert caplog.messages == [f"warning: {monitor._slow_disk(seconds * 10**9)}" for seconds in (4, 40)]
     with pytest.raises(RunError, match="LoadGen has not moved for 20 s"):
         monitor._look(0.0, lambda totals: None)
+
+
+def test_a_step_of_the_wall_clock_delays_nothing_but_loadgen(watched, caplog, monkeypatch):
+    """A ladder, rows and passes are timed by a clock that is never set."""
+    monkeypatch.setattr(monitoring, "cpu_ns", lambda pid: 4)
+    monkeypatch.setattr(monitoring, "machine_row", lambda pids: [9, *pids])
+    monitor, _, _ = watched(wall_clock=False)
+    table = np.zeros((3, len(Counter)), dtype=np.int64)
+    table[1, Counter.CLOCK_STEPS_NS] = 7200 * 10**9
+    monitor._board.table = lambda: table
+    given = []
+    monkeypatch.setattr(monitor._policy, "check", lambda *_, clock_back_s: given.append(clock_back_s))
+    monitor._ahead_ns += 7200 * 10**9
+    monitor._look(0.0, lambda totals: None)
+    (said,) = caplog.messages
+    assert "by 7200000 ms in all" in said and "LoadGen" not in said
+    assert given == [0.0]
 
 
 def test_a_step_of_the_wall_clock_is_said_at_once(watched, caplog, monkeypatch):
