@@ -113,6 +113,7 @@ def run(
         with _same_log(options.mlperf_log):
             scored = score(options, progress)
         bar.end()
+        _warn([*_unused(options, scored)])
         _warn(scored.result.foremost)  # they are seen on stderr if the scorecard goes to a file
         scored = scored.with_foremost(others)
         summary = _summary(scored)
@@ -286,6 +287,18 @@ class ScoredLog(msgspec.Struct, frozen=True):
         """The same with these warnings before all others."""
         foremost, every = (*warnings, *self.result.foremost), (*warnings, *self.result.warnings)
         return structs.replace(self, result=structs.replace(self.result, foremost=foremost, warnings=every))
+
+
+def _unused(options: EvaluationOptions, scored: ScoredLog) -> Iterator[str]:
+    """A warning for each flag of programs, or of a sandbox, where there is none."""
+    given = {
+        f"--lcb-data {options.lcb_data}": options.lcb_data is not None and scored.tests is None,
+        "--restart": options.restart and scored.tests is None,
+        "--allow-unsandboxed": options.allow_unsandboxed and scored.sandbox is None,
+    }
+    for flag, is_unused in given.items():
+        if is_unused:
+            yield f"{flag} has no effect: there is no program to grade"
 
 
 def score(options: EvaluationOptions, progress: Progress) -> ScoredLog:

@@ -208,6 +208,13 @@ def test_a_log_is_scored(benchmark, tmp_path: Path):
     assert table["extracted_answer"] == [one.text for one in expected]
 
 
+def test_flags_of_programs_have_no_effect_on_summaries(tmp_path: Path):
+    flags = ("--lcb-data nowhere", "--restart", "--allow-unsandboxed")
+    result = evaluate(write_log(tmp_path / "log.json", answers()), *" ".join(flags).split())
+    said = [line for line in result.stderr.splitlines() if "has no effect: there is no program" in line]
+    assert [line.removeprefix("WARNING: ").partition(" has")[0] for line in said] == list(flags)
+
+
 def test_missing_and_repeated_samples_are_named(tmp_path: Path):
     """Missing ones are left out and no target is met; of several entries the first counts, as officially."""
     rows = [entry(index, ids) for index, ids in enumerate(answers()) if index != 5]
