@@ -60,7 +60,7 @@ def resolve_plan(options: RunOptions, audit: ComplianceSettings | None = None) -
                 *generation.deviations,
                 *(() if audit is None else audit.deviations),
             ),
-            warnings=(*rewritten, *generation.warnings, *_unused_loss(options)),
+            warnings=(*rewritten, *generation.warnings, *_unused(options)),
         ),
         scenario=options.scenario,
         mode=mode,
@@ -131,7 +131,13 @@ def _audit_text(path: Path | None) -> tuple[str | None, tuple[str, ...]]:
     )
 
 
-def _unused_loss(options: RunOptions) -> Iterator[str]:
+def _unused(options: RunOptions) -> Iterator[str]:
+    """A warning for each flag without an effect in this scenario or mode."""
+    if options.max_concurrency not in (None, 1) and options.scenario.one_at_a_time:
+        yield (
+            f"--max-concurrency {options.max_concurrency} has no effect: in {options.scenario} each query "
+            "waits for the end of the one before it"
+        )
     if options.stop_when_lost and options.accuracy:
         yield (
             "--stop-when-lost has no effect: an accuracy run is not lost, as the repeated command sends what "

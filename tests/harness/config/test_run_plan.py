@@ -151,6 +151,12 @@ def test_scenario_and_mode(tmp_path, scenario, key, loadgen, flags, mode):
     assert plan.accuracy is bool(flags)
 
 
+@pytest.mark.parametrize(("scenario", "unused"), [("offline", False), ("single-stream", True)])
+def test_one_query_at_a_time_needs_no_limit(scenario, unused):
+    warnings = plan_of("--max-concurrency", "7", "--scenario", scenario).client.warnings
+    assert ("--max-concurrency 7 has no effect" in " ".join(warnings)) is unused
+
+
 @pytest.mark.parametrize(("flags", "unused"), [((), False), (("--accuracy",), True)])
 def test_an_accuracy_run_is_not_lost(flags, unused):
     warnings = plan_of("--stop-when-lost", *flags).client.warnings
