@@ -127,6 +127,9 @@ def check(options: CheckOptions) -> bool:
             f"--kept {options.kept}: no such folder; pass the one that a build leaves beside its tree, or "
             "omit the flag"
         )
+    if options.json and options.against is not None and options.csv is None:
+        text = f"--against {options.against} has no effect: --json prints no comparison; --csv FILE has it"
+        show(f"WARNING: {text}", file=sys.stderr)
     return _conclude(options, options.tree.absolute(), options.kept)
 
 

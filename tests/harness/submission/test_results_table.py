@@ -80,6 +80,13 @@ def test_against_an_earlier_tree_of_the_same_system(tree, tmp_path, capsys):
     assert [line.split()[-1] for line in lines if line.startswith("MyOrg ")] == ["+0.0%", "+25.0%"]
 
 
+@pytest.mark.parametrize(("more", "unused"), [((), True), (("--csv", "results.csv"), False)])
+def test_a_comparison_that_is_printed_nowhere(tree, tmp_path, monkeypatch, capsys, more, unused):
+    monkeypatch.chdir(tmp_path)
+    main(["check", str(tree), "--against", str(tree), "--json", *more])
+    assert ("--json prints no comparison" in capsys.readouterr().err) is unused
+
+
 @pytest.mark.parametrize(
     "damage",
     [
