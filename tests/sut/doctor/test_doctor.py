@@ -1,6 +1,7 @@
 """The doctor: on this machine as it is, and with each fault that it knows."""
 
 import errno
+import itertools
 import json
 import os
 import re
@@ -60,6 +61,15 @@ def test_a_backend_of_the_environment_is_named(monkeypatch):
     monkeypatch.setenv("MLPERF_BACKEND", "vllm")
     first = next(findings_of(parse_options([])))
     assert first == ok("flags", "--backend vllm is taken from MLPERF_BACKEND in the environment")
+
+
+def test_flags_of_servers_have_no_effect_without_any():
+    words = ["--backend", "vllm", "--ca-file", "nowhere.pem"]
+    found = itertools.islice(findings_of(parse_options(words)), 2)
+    assert [one.text.partition(" has no effect")[0] for one in found] == [
+        "--ca-file nowhere.pem",
+        "--backend vllm",
+    ]
 
 
 @pytest.mark.engine
