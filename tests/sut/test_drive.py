@@ -70,7 +70,7 @@ def test_all_lines_of_the_progress_are_written_where_the_last_one_fails(tmp_path
         record, log_dir = run_of(tmp_path, server, on_line=full)
     assert record.verdict.result == "INVALID" and "mine.log" in record.verdict.reasons[0]
     assert not [one for one in threading.enumerate() if one.name.startswith("progress")]
-    assert len([json.loads(line) for line in (log_dir / PROGRESS).open()]) == 1
+    assert [json.loads(line)["ended"] for line in (log_dir / PROGRESS).open()] == [False, True]
 
 
 def test_memory_that_runs_out_at_the_end_is_said_with_a_remedy(tmp_path, monkeypatch, caplog):
