@@ -124,7 +124,7 @@ def test_what_stands_beside_nested_values_is_named(official, tmp_path):
     resolved = resolve(official, tmp_path, config)
     assert (resolved.temperature, resolved.top_p, resolved.extra) == (0.5, 1.0, {"min_p": 0.1})
     (line,) = not_applied(tmp_path / "generation.json")
-    assert "top_p" in line
+    assert "top_p" in line and "_note" not in line
 
 
 @pytest.mark.parametrize(
