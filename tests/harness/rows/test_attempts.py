@@ -82,14 +82,23 @@ def test_damaged_settings_are_an_error(tmp_path, content):
 
 
 @pytest.mark.parametrize(
-    ("more", "continues"),
-    [("", True), ("--max-samples=3", True), ("--max-samples=2", False), ("--skip-samples=1", False)],
+    ("source", "suffix", "more", "continues"),
+    [
+        ("rows.parquet", ".parquet", "", True),
+        ("rows.pkl", ".pkl", "", True),
+        ("rows.json", ".parquet", "--max-samples=3", True),
+        ("rows.parquet", ".parquet", "--max-samples=2", False),
+        ("rows.parquet", ".parquet", "--skip-samples=1", False),
+    ],
 )
-def test_a_look_at_fewer_rows_leaves_the_answers_of_all_where_they_are(tmp_path, more, continues):
-    folder = tmp_path / "run_eval/rows_20261128_010203.parquet.run"
+def test_a_look_at_fewer_rows_leaves_the_answers_of_all_where_they_are(
+    tmp_path, source, suffix, more, continues
+):
+    """A pickle's file is a pickle."""
+    folder = tmp_path / f"run_eval/rows_20261128_010203{suffix}.run"
     folder.mkdir(parents=True)
     write_settings(folder, SETTINGS)
-    words = ["--input-file", "rows.parquet", "--results", str(tmp_path), *filter(None, [more])]
+    words = ["--input-file", source, "--results", str(tmp_path), *filter(None, [more])]
     assert (resolve_eval_plan(parse_options(words)).folder == folder) is continues
     # --resume begins no other one: it is refused by what differs.
     assert resolve_eval_plan(parse_options([*words, "--resume"])).folder == folder
