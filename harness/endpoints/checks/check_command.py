@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -14,6 +15,7 @@ from harness.endpoints.endpoints_options import CheckOptions
 from harness.errors import EXIT_THRESHOLD, EXIT_VALID
 from harness.grouping import by_key
 from harness.peak.ladder.steps import NOT_A_RESULT
+from harness.progress.progress_line import ProgressBar
 from harness.text import counted, show
 
 _NOUNS = {Severity.ERROR: "error", Severity.WARNING: "warning"}
@@ -22,7 +24,8 @@ _BY = " (MLCommons's checker)"
 
 def check(options: CheckOptions) -> int:
     """Check and print: 0 without errors, 5 with some. Raises ConfigError where nothing can be checked."""
-    found = check_tree(options.tree)
+    with ProgressBar(sys.stderr) as bar:
+        found = check_tree(options.tree, progress=bar.show)
     if options.json:
         print(json.dumps({"label": NOT_A_RESULT, "findings": list(map(asdict, found))}, indent=2))
         require_stdout()

@@ -20,14 +20,15 @@ from harness.endpoints.official_files import at, number, percentile_of, steady_w
 from harness.endpoints.run_folder import EVENTS, SUMMARY
 from harness.endpoints.samples import Samples, tpot_ns
 from harness.endpoints.steady.super_passes import percentile
+from harness.grading.scoring.grade import Progress
 
 _SPAN_TOLERANCE_S = 1.0  # of a duration that is written in whole seconds
 _TIME_TOLERANCE = 0.01  # of percentiles that come from a histogram
 _TOKEN_TOLERANCE = 0.001
 
 
-def check_log(files: PointFiles) -> Iterator[Finding]:
-    """What the log says, and what cannot be known without one."""
+def check_log(files: PointFiles, progress: Progress) -> Iterator[Finding]:
+    """What the log says, and what cannot be known without one. ``progress`` of counting its tokens."""
     path = files.log
     if path is None:
         yield finding(
@@ -51,7 +52,8 @@ def check_log(files: PointFiles) -> Iterator[Finding]:
         yield from _fragments(log.samples, where)
         yield from _ttft(files, log, where)
         yield from _window(files, log)
-    counted = recounted(path.parent)
+    shown = f"bytes of {files.folder.name}"
+    counted = recounted(path.parent, lambda done, total: progress(done, total, shown))
     if isinstance(counted, str):
         what = "tokens" if files.is_offline else "tokens, status and verdict of steady_state"
         yield finding("not-recomputed", files.where(), f"{what}: {counted}", remedy="")

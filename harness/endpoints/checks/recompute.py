@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.endpoints.numbers.event_reader import read_events
+from harness.endpoints.numbers.event_reader import Progress, read_events, silent
 from harness.endpoints.samples import Samples
 from harness.endpoints.steady.steady_block import steady_block
 from harness.endpoints.steady.steady_point import steady_state
@@ -13,10 +13,10 @@ from harness.errors import ConfigError, HarnessError
 from harness.grading.decoding.output_decoder import tokenizer_file
 
 
-def recounted(run: Path) -> Samples | str:
+def recounted(run: Path, progress: Progress = silent) -> Samples | str:
     """The requests of a log with their tokens; text where tokens cannot be counted here."""
     try:
-        counted = read_events(run, _tokenizer(run)).samples
+        counted = read_events(run, _tokenizer(run), progress).samples
     except HarnessError as error:
         return str(error)
     return counted if counted["output_tokens"].any() else "the log holds no text, so tokens cannot be counted"

@@ -13,23 +13,28 @@ from harness.endpoints.checks.point_rules import check_files
 from harness.endpoints.official_files import read_table, table
 from harness.endpoints.run_folder import TREE, TREE_RECORD, point_folders, runs_in
 from harness.errors import ConfigError
+from harness.grading.scoring.grade import Progress
 
 _RESULTS = "results"
 _LOOKS = "a folder with results/, a rehearsal's folder, or run folders with config.yaml"
 
 
-def check_tree(path: Path, *, officially: bool = True) -> Sequence[Finding]:
+def _silent(done: int, total: int, what: str) -> None:
+    """No progress is shown."""
+
+
+def check_tree(path: Path, *, officially: bool = True, progress: Progress = _silent) -> Sequence[Finding]:
     """Findings by place, with ``officially`` also those of MLCommons's checker.
 
     Raises ConfigError where ``path`` holds neither a tree nor run folders.
     """
     try:
-        return list(_checked(path.resolve(), officially=officially))
+        return list(_checked(path.resolve(), progress, officially=officially))
     except OSError as error:
         raise ConfigError(f"{error.filename or path}: {error.strerror}; make it readable") from error
 
 
-def _checked(path: Path, *, officially: bool) -> Iterator[Finding]:
+def _checked(path: Path, progress: Progress, *, officially: bool) -> Iterator[Finding]:
     if not path.is_dir():
         what = "is no folder" if path.exists() else "does not exist"
         raise ConfigError(f"{path}: {what}, expected {_LOOKS}")
@@ -40,7 +45,7 @@ def _checked(path: Path, *, officially: bool) -> Iterator[Finding]:
     for points in curves:
         for one in points:
             yield from check_files(one)
-            yield from () if one.scored_alone else check_log(one)
+            yield from () if one.scored_alone else check_log(one, progress)
         yield from check_curve(points)
     if officially and tree is not None:
         yield from _officially(tree, [found for points in curves for one in points for found in one.problems])

@@ -705,7 +705,7 @@ def recount(monkeypatch) -> None:
     """More tokens than any summary has, of a log whose run folder lacks what counts them."""
     samples = np.zeros(1, SAMPLE)
     samples["output_tokens"] = 10**9
-    monkeypatch.setattr(log_rules, "recounted", lambda _: samples)
+    monkeypatch.setattr(log_rules, "recounted", lambda *_: samples)
 
 
 @pytest.mark.parametrize("change", CLAIMED)

@@ -52,6 +52,13 @@ def test_a_block_that_the_log_does_not_bear_out(tmp_path):
     assert any(one.got == "verdict is STEADY STATE" for one in found if one.severity is Severity.ERROR)
 
 
+def test_a_check_shows_how_many_bytes_it_has_counted(tmp_path):
+    run, shown = run_folder(tmp_path / "r64", "plateau"), []
+    check_tree(run, progress=lambda *step: shown.append(step))
+    size = (run / "events.jsonl").stat().st_size
+    assert shown[-1] == (size, size, "bytes of r64")
+
+
 def test_tokens_are_counted_with_the_tokenizer_that_the_rehearsal_was_given(tmp_path):
     run = run_folder(tmp_path / "r64", "plateau")
     point = Point(name="r64", concurrency=LEVEL, band="low", issue_s=600, passes=1)
