@@ -27,6 +27,8 @@ from harness.dataset.published import other_than_published
 from harness.errors import ConfigError
 from harness.files import ACCURACY_LOG, COMPLIANCE_RUN, CONFIG_DIR, USER_CONF
 from harness.grading.decoding.output_decoder import BUILT_IN, open_decoder, tokenizer_beside
+from harness.grading.graders.grader import LIVECODEBENCH
+from harness.grading.graders.grader_sets import graders_of
 from harness.grading.livecodebench.release import find_release
 from harness.peak.peak_options import parse_options as peak_options
 
@@ -51,7 +53,6 @@ _OWN_FLAGS = {
     "--wait-for-servers",
 }
 _FILES = ("--ca-file", "--generation-config", "--mlperf-conf", "--tokenizer")  # flags with a path
-_CODE = "livecodebench"  # in the names of repeats of an accuracy dataset
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,8 +173,7 @@ def missing_files(campaign: Campaign) -> Iterator[str]:
         for given in (part.user_conf, part.lcb_data):
             if given is not None and not campaign.path(given).exists():
                 yield f"[{table}]: no such file {campaign.path(given)}"
-        repeats = benchmark.datasets["accuracy"].repeats
-        needs_code = any(_CODE in one for one in repeats) and not campaign.rehearsal
+        needs_code = LIVECODEBENCH in graders_of(name).by_kind and not campaign.rehearsal
         dataset = dataset_of(campaign, benchmark, "accuracy")
         if needs_code and part.lcb_data is None and find_release(dataset) is None:
             yield (

@@ -157,6 +157,20 @@ def test_a_user_conf_that_is_not_there_is_missed(tmp_path):
     assert f"no such file {tmp_path / 'nowhere'}" in missed
 
 
+@pytest.mark.parametrize(
+    ("benchmark", "needs"), [("gpt-oss-120b", True), ("deepseek-r1", True), ("llama3.1-8b", False)]
+)
+def test_the_tests_of_programs_are_missed_before_runs_of_hours(
+    tmp_path, nothing_downloaded, benchmark, needs
+):
+    """Of deepseek-r1 the score said so, after the accuracy run."""
+    text = f'submitter = "Org"\nsystem_id = "box"\n[benchmarks."{benchmark}".offline]\ntarget_qps = 9.0\n'
+    (tmp_path / "my.toml").write_text(text)
+    missed = list(missing_files(read_campaign(tmp_path / "my.toml")))
+    fetch = f"datasets/download.sh --benchmark {benchmark} --what livecodebench"
+    assert [fetch in line for line in missed if "LiveCodeBench" in line] == [True] * needs
+
+
 def test_a_file_that_is_not_there_is_named_with_its_table(tmp_path):
     """As it stands in the file: a name with a dot in quotation marks."""
     named = dict.fromkeys(("performance", "accuracy", "user_conf"), "nowhere")
