@@ -24,12 +24,12 @@ from harness.config.run_options import parse_options as run_options
 from harness.config.run_plan import resolve_plan
 from harness.config.scenario import Scenario
 from harness.dataset.published import other_than_published
-from harness.errors import ConfigError
+from harness.errors import ConfigError, DatasetError
 from harness.files import ACCURACY_LOG, COMPLIANCE_RUN, CONFIG_DIR, USER_CONF
 from harness.grading.decoding.output_decoder import BUILT_IN, open_decoder, tokenizer_beside
 from harness.grading.graders.grader import LIVECODEBENCH
 from harness.grading.graders.grader_sets import graders_of
-from harness.grading.livecodebench.release import find_release
+from harness.grading.livecodebench.release import find_release, only_file
 from harness.peak.peak_options import parse_options as peak_options
 
 Kind = Literal["trial", "search", "performance", "accuracy", "score", "test", "build", "check"]
@@ -173,17 +173,29 @@ def missing_files(campaign: Campaign) -> Iterator[str]:
         for given in (part.user_conf, part.lcb_data):
             if given is not None and not campaign.path(given).exists():
                 yield f"[{table}]: no such file {campaign.path(given)}"
-        needs_code = LIVECODEBENCH in graders_of(name).by_kind and not campaign.rehearsal
-        dataset = dataset_of(campaign, benchmark, "accuracy")
-        if needs_code and part.lcb_data is None and find_release(dataset) is None:
-            yield (
-                f"no tests of LiveCodeBench for {name}: run datasets/download.sh --benchmark {name} "
-                "--what livecodebench, or write lcb_data = FOLDER"
-            )
+        if LIVECODEBENCH in graders_of(name).by_kind and not campaign.rehearsal:
+            yield from _missing_programs(campaign, benchmark)
         try:
             open_decoder(benchmark, _tokenizer(campaign, benchmark), max_new_tokens=1)
         except ConfigError as error:
             yield f"no tokenizer for the score of {name}: {error}; in this file that is tokenizer = FOLDER"
+
+
+def _missing_programs(campaign: Campaign, benchmark: Benchmark) -> Iterator[str]:
+    """What keeps the score from testing programs."""
+    given, dataset = campaign.benchmarks[benchmark.name][1].lcb_data, benchmark.datasets["accuracy"]
+    found = find_release(dataset_of(campaign, benchmark, "accuracy"))
+    release = found if given is None else campaign.path(given)
+    if release is None:
+        yield (
+            f"no tests of LiveCodeBench for {benchmark.name}: run datasets/download.sh --benchmark "
+            f"{benchmark.name} --what livecodebench, or write lcb_data = FOLDER"
+        )
+        return
+    try:
+        only_file(release, dataset.release_file)
+    except DatasetError as error:
+        yield f"{error}; in this file that is lcb_data = FILE"
 
 
 def _tokenizer(campaign: Campaign, benchmark: Benchmark) -> str | None:

@@ -171,6 +171,22 @@ def test_the_tests_of_programs_are_missed_before_runs_of_hours(
     assert [fetch in line for line in missed if "LiveCodeBench" in line] == [True] * needs
 
 
+@pytest.mark.parametrize("given", [True, False])
+@pytest.mark.parametrize(("benchmark", "needs"), [("gpt-oss-120b", False), ("deepseek-r1", True)])
+def test_a_folder_of_programs_without_the_file_that_counts_is_missed(
+    tmp_path, nothing_downloaded, benchmark, needs, given
+):
+    """As an interrupted download leaves it; of gpt-oss-120b all files of the folder count."""
+    folder = tmp_path / "livecodebench"
+    folder.mkdir()
+    shutil.copy(SAMPLES / "code_sample.jsonl", folder / "test2.jsonl")
+    table = f'submitter = "Org"\nsystem_id = "box"\n[benchmarks."{benchmark}"]\naccuracy = "acc"\n'
+    table += "lcb_data = 'livecodebench'\n" if given else ""
+    (tmp_path / "my.toml").write_text(table + "offline = { target_qps = 9.0 }\n")
+    missed = [line for line in missing_files(read_campaign(tmp_path / "my.toml")) if "test.jsonl" in line]
+    assert [line.startswith(f"{folder}: expected test.jsonl") for line in missed] == [True] * needs
+
+
 def test_a_file_that_is_not_there_is_named_with_its_table(tmp_path):
     """As it stands in the file: a name with a dot in quotation marks."""
     named = dict.fromkeys(("performance", "accuracy", "user_conf"), "nowhere")
