@@ -5,11 +5,14 @@ from msgspec import structs
 
 from harness.config.expected_queries import ExpectedQueries
 from harness.config.plans import ComplianceSettings
+from harness.config.run_options import parse_options
+from harness.config.run_plan import resolve_plan
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 from sut.run import _length_watch, validity_rules
-from sut.run_checks import require_enough_queries, require_limits, require_official
+from sut.run_checks import read_inputs, require_enough_queries, require_limits, require_official
 from tests.records import ENDED, started, with_plan
+from tests.runs import small_dataset
 
 DATASET = ENDED.plan.client.benchmark.dataset(accuracy=False)
 TEST09 = ComplianceSettings(test="TEST09", dataset=DATASET, settings={}, text="", official=True)
@@ -64,3 +67,23 @@ def test_a_run_that_lasts_its_time_may_have_more_queries_than_planned():
     require_enough_queries(plan, settings, expected)
     with pytest.raises(ConfigError, match="min_query_count = 64"):
         require_enough_queries(plan, settings, structs.replace(expected, exact=True))
+
+
+@pytest.mark.parametrize(
+    ("scenario", "loadgen", "key", "own"),
+    [
+        ("server", "Server", "target_qps", "1 per second"),
+        ("single-stream", "SingleStream", "target_latency", "10 ms"),
+    ],
+)
+def test_a_conf_file_without_a_rate_is_said_to_have_none(tmp_path, scenario, loadgen, key, own):
+    """LoadGen's own are those of its mlperf.conf and test_settings.h."""
+    dataset, _ = small_dataset(tmp_path)
+    conf = tmp_path / "user.conf"
+    words = ("--input-file", dataset, "--scenario", scenario, "--user-conf", conf)
+    said = f"no row sets {key} for gpt-oss-120b and {loadgen}: LoadGen takes its own, {own}"
+    for row, rate_follows, is_said in (("", False, True), ("", True, False), (f"{key} = 5", False, False)):
+        conf.write_text(f"*.{loadgen}.{row}\n" if row else "")
+        plan = resolve_plan(parse_options([*map(str, words)]))
+        warnings = read_inputs(plan, rate_follows=rate_follows).warnings
+        assert any(said in warning for warning in warnings) is is_said

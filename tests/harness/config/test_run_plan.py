@@ -190,6 +190,21 @@ def test_a_backend_needs_urls_and_the_embedded_one_starts_its_own_server(backend
     assert (plan.client.backend, plan.client.server_urls) == ("embedded", ())
 
 
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (
+            "--backend embedded --server-url http://a:1",
+            "http://a:1: --backend embedded starts its own server",
+        ),
+        ("--backend pytorch --api chat", "--api chat: --backend pytorch has no such API; expected generate"),
+    ],
+)
+def test_flags_that_no_server_can_follow(flags, said):
+    with pytest.raises(ConfigError, match=said):
+        plan_of(*flags.split())
+
+
 def test_a_plan_is_plain_data(monkeypatch):
     """It is written to run.json completely, and no key of the environment is in it."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-hidden")
