@@ -276,6 +276,10 @@ class Monitor:
         self._ahead_ns = max(self._ahead_ns, ahead_ns)
         back_s = (self._ahead_ns - ahead_ns) / 1e9 if self._wall_clock else 0.0
         self._policy.check(totals, *self._replicas.all_out_for(), clock_back_s=back_s)
+        self.require_folder()
+
+    def require_folder(self) -> None:
+        """Raise RunError where the output folder is gone, or another one is in its place."""
         if not (self._log_dir / JOURNAL_DIR).is_dir():  # it may have been made again
             raise RunError(f"the output folder {self._log_dir} was removed or replaced during the run")
 

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import shutil
 import threading
 
 from harness.analysis.answer_lengths import LengthWatch
@@ -11,12 +12,12 @@ from harness.files import PROGRESS
 from harness.progress import progress_files
 from harness.record.run_record import RunRecord
 from sut.run import run
+from sut.supervisor.session import QuerySession
 from tests.runs import quick_conf, small_dataset
 from tests.stub import StubServer
 
 
-def run_of(folder, server, **callbacks):
-    """The record of a run in this process, and what run.json says of it."""
+def plan_of(folder, server):
     options = RunOptions(
         input_file=small_dataset(folder)[0],
         server_url=server.url,
@@ -24,7 +25,12 @@ def run_of(folder, server, **callbacks):
         output_dir=folder / "results",
         max_new_tokens=8,
     )
-    plan = resolve_plan(options)
+    return resolve_plan(options)
+
+
+def run_of(folder, server, **callbacks):
+    """The record of a run in this process, and what run.json says of it."""
+    plan = plan_of(folder, server)
     found = run(plan, **callbacks)
     assert RunRecord.read(plan.client.log_dir / "run.json").verdict == found.verdict
     return found, plan.client.log_dir
@@ -42,6 +48,23 @@ def test_a_run_that_ends_before_its_workers_start_has_its_verdict(tmp_path):
         record, _ = run_of(tmp_path, server)
     assert record.verdict.result == "INVALID"
     assert "quick.conf" in record.verdict.reasons[0]
+
+
+def test_a_folder_that_is_removed_before_the_first_query_gets_none(tmp_path, monkeypatch, capfd):
+    """LoadGen would go on without its logs; encoders may take seconds to start."""
+    quick_conf(tmp_path)
+    start = QuerySession.start_workers
+
+    def removed(session, *given):
+        start(session, *given)
+        shutil.rmtree(session._journal_dir.parent)
+
+    monkeypatch.setattr(QuerySession, "start_workers", removed)
+    with StubServer() as server:
+        record = run(plan_of(tmp_path, server))
+        assert len(server.requests) == 1  # the trial
+    assert record.verdict.reasons[0].endswith(" was removed or replaced during the run")
+    assert "Failed to open" not in capfd.readouterr().err
 
 
 def test_a_change_of_answers_that_was_told_while_a_run_lasted_is_in_its_record(tmp_path, monkeypatch):
