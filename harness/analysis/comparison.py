@@ -101,7 +101,7 @@ def incomparable(base: RunFiles, other: RunFiles) -> Iterator[str]:
         if rule != other_rule and name not in _LOAD:
             yield f"LoadGen's {name}: {rule} and {other_rule}"
     for run, its in ((base, record), (other, other_record)):
-        if its.verdict is None or its.interrupted_by:
+        if its.verdict is None or its.interrupted_by or its.verdict.ended_by:
             yield f"{run.folder} did not end"
         yield from (f"{run.folder}: {text.removesuffix('.')}" for text in run.mixed)
 

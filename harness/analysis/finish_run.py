@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +67,6 @@ from harness.record.server_changes import ServerChange, counted_changes
 from harness.text import counted
 
 _EXAMPLES = 3
-_ENDED = ("lost: ", "ended early: ")
 
 
 class Observations(msgspec.Struct, frozen=True):
@@ -328,9 +326,8 @@ def _verdict(
     if verdict.result == "VALID":
         return verdict
     # Why the run was ended comes before the outages, and these before what followed from them.
-    count = sum(1 for _ in takewhile(lambda reason: reason.startswith(_ENDED), verdict.reasons))
-    ended, others = verdict.reasons[:count], verdict.reasons[count:]
-    return replace(verdict, reasons=(*ended, *outage_reasons(record.events), *others))
+    others = verdict.reasons[len(verdict.ended_by) :]
+    return replace(verdict, reasons=(*verdict.ended_by, *outage_reasons(record.events), *others))
 
 
 def _with_lost(rows: Rows, lost: Sequence[tuple[int, int]]) -> Rows:

@@ -8,6 +8,7 @@ import json
 import math
 import time
 from datetime import UTC, datetime
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -33,6 +34,7 @@ from harness.record.server_changes import ServerChange
 from harness.record.settled import ServerInfo, Settled
 
 Result = Literal["VALID", "INVALID", "INTERRUPTED"]
+_ENDED = ("lost: ", "ended early: ")  # how a reason begins for which a run was ended
 _PERCENTILE_KEY = "server_target_latency_percentile"
 
 
@@ -53,6 +55,11 @@ class RunVerdict(msgspec.Struct, frozen=True):
     complete: bool = False
     """every query has its complete answer and LoadGen reported no error: an INVALID run is then only too slow
     or too short"""
+
+    @property
+    def ended_by(self) -> tuple[str, ...]:
+        """The reasons, before all others, for which the program ended the run before its time."""
+        return tuple(takewhile(lambda reason: reason.startswith(_ENDED), self.reasons))
 
 
 class Distribution(msgspec.Struct, frozen=True):

@@ -147,7 +147,8 @@ def test_runs_without_settings_or_an_end_are_incomparable(base):
     provenance = replace(base.record.provenance, packages=packages)
     (version,) = incomparable(base, of_record(base, replace(base.record, provenance=provenance)))
     assert version.startswith("LoadGen: ") and version.endswith(" and 5.0")
-    for changes in ({"verdict": None}, {"interrupted_by": "SIGTERM"}):
+    lost = RunVerdict("INVALID", ("lost: 3 queries were over the limit",))
+    for changes in ({"verdict": None}, {"interrupted_by": "SIGTERM"}, {"verdict": lost}):
         (reason,) = incomparable(base, replace(base, record=replace(base.record, **changes)))
         assert reason == f"{base.folder} did not end"
 
