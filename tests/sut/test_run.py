@@ -38,7 +38,8 @@ def test_the_lengths_of_a_measurement_are_judged():
 
 
 def test_a_test_that_deviates_names_the_flag_of_the_guide():
-    require_official(with_plan(ENDED, audit=TEST09).plan, ())
+    for plan in (with_plan(ENDED, audit=TEST09).plan, with_plan(ENDED, official=True).plan):
+        require_official(plan, ())
     with pytest.raises(ConfigError, match=r"TEST09 would not be official: the seed; .*, or add --rehearsal"):
         require_official(with_plan(ENDED, audit=TEST09).plan, ("the seed",))
 
@@ -67,6 +68,8 @@ def test_a_run_that_lasts_its_time_may_have_more_queries_than_planned():
     require_enough_queries(plan, settings, expected)
     with pytest.raises(ConfigError, match="min_query_count = 64"):
         require_enough_queries(plan, settings, structs.replace(expected, exact=True))
+    audited = structs.replace(plan, audit_text=TEST09.text)  # it counts whether LoadGen reports VALID or not
+    require_enough_queries(audited, settings, structs.replace(expected, exact=True))
 
 
 @pytest.mark.parametrize(
