@@ -168,7 +168,7 @@ def missing_files(campaign: Campaign) -> Iterator[str]:
             files = ", ".join(dict.fromkeys(str(missing[role]) for role in absent))
             own = ", ".join(f"{role} = FILE" for role in absent)
             yield f"{name} lacks {files}: run {remedy}, or write into [{table}]: {own}"
-        for role in missing.keys() - absent:
+        for role in sorted(missing.keys() - absent):
             yield f"[{table}] {role}: no such file {missing[role]}; the official one: {remedy}"
         for given in (part.user_conf, part.lcb_data):
             if given is not None and not campaign.path(given).exists():

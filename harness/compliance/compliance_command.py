@@ -90,7 +90,7 @@ def _has_passed(item: ComplianceRun, _: RunRecord) -> bool:
 
 def _print_table(items: Sequence[ComplianceRun], ended: Mapping[str, TestVerdict]) -> None:
     """Repeat all verdicts at the end, since the reports of the runs stand between them."""
-    print(f"\n{'test':8}{'verdict':20}")
+    print(f"\n{'test':8}verdict")
     for item in items:
         one = ended.get(item.test, TestVerdict(EXIT_INVALID, "not run", ""))
         where = "" if one.path is None else f"; {one.path}"
