@@ -77,7 +77,7 @@ class EvaluationOptions:
     benchmark: str | None = benchmark_flag(None, f"that of the run, else {DEFAULT_BENCHMARK}")
     other_benchmark: str = DEFAULT_BENCHMARK
     """whose outputs they are where neither a flag nor the outputs name it"""
-    round: str = round_flag()
+    round: str | None = round_flag(of_run=True)
     output_file: Path | None = flag(
         "write the result as JSON", "--output", "-o", "--output-file", default=None, metavar="FILE"
     )

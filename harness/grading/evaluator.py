@@ -27,7 +27,7 @@ from harness.files import (
     unofficial,
 )
 from harness.grading.decoding.output_decoder import open_decoder, tokenizer_beside
-from harness.grading.decoding.output_sources import Outputs, benchmark_of, open_outputs
+from harness.grading.decoding.output_sources import Outputs, open_outputs, settings_of
 from harness.grading.evaluation.evaluate import Evaluation, evaluate
 from harness.grading.evaluation.pass_criteria import (
     TargetResult,
@@ -341,10 +341,11 @@ def require_gradable(options: EvaluationOptions, outputs: int) -> None:
 
 
 def _benchmark(options: EvaluationOptions) -> Benchmark:
-    """The flag's benchmark, or the one that the outputs name, by the rules of the round."""
-    found = options.benchmark or benchmark_of(options.mlperf_log)
+    """The flag's benchmark and round, or those that the outputs name."""
+    of_run = settings_of(options.mlperf_log)
+    found = options.benchmark or of_run.benchmark
     named = options.other_benchmark if found not in available_benchmarks() else found
-    return load_benchmark(named, options.round)
+    return load_benchmark(named, options.round or of_run.round)
 
 
 def _summary(scored: ScoredLog) -> Json:

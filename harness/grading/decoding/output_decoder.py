@@ -28,6 +28,7 @@ class SourceSettings(msgspec.Struct, frozen=True):
 
     benchmark: str | None = None
     max_new_tokens: int | None = None
+    round: str | None = None
 
 
 def settings_of_run(log: Path) -> SourceSettings:
@@ -36,7 +37,7 @@ def settings_of_run(log: Path) -> SourceSettings:
         client = RunRecord.read(log.parent / RUN_RECORD).plan.client
     except (FileNotFoundError, ConfigError):
         return SourceSettings()
-    return SourceSettings(client.benchmark.name, client.parameters.max_new_tokens)
+    return SourceSettings(client.benchmark.name, client.parameters.max_new_tokens, client.benchmark.round)
 
 
 def tokenizer_beside(dataset: Path, benchmark: Benchmark) -> str | None:

@@ -202,11 +202,11 @@ class TextRows(_Rows[str]):
         return (self._rows[place.offset] or "")[part]
 
 
-def benchmark_of(path: Path) -> str | None:
-    """The benchmark that a log or a table names, None where it names none. Raises DatasetError."""
+def settings_of(path: Path) -> SourceSettings:
+    """The settings of the run that left a log or a table. Raises DatasetError."""
     if not is_binary_table(path):
-        return settings_of_run(path).benchmark
-    return _settings_of_table(open_table(path)).benchmark if path.is_file() else None
+        return settings_of_run(path)
+    return _settings_of_table(open_table(path)) if path.is_file() else SourceSettings()
 
 
 def open_outputs(path: Path, benchmark: Benchmark, tokenizer: str | None) -> tuple[Outputs, tuple[str, ...]]:

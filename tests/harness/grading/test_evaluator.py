@@ -563,6 +563,17 @@ def test_the_benchmark_is_that_of_the_run(evaluate: Evaluate, tmp_path: Path):
     assert evaluated(*words, program=eval_accuracy.main).code == 0
 
 
+def test_a_run_of_an_unknown_round_is_scored_by_no_other_unasked(evaluate: Evaluate, tmp_path: Path):
+    assert evaluate(ids=outputs()).code == 0
+    run_record(tmp_path, "gpt-oss-120b")
+    record = RunRecord.read(tmp_path / "run.json")
+    rules = structs.replace(record.plan.client.benchmark, round="v5.0")
+    with_plan(record, benchmark=rules).write(tmp_path / "run.json")
+    refused = evaluate()
+    assert (refused.code, refused.stdout) == (2, "") and "--round v5.0: unknown round" in refused.stderr
+    assert evaluate("--round", "v6.0").code == 0
+
+
 def test_truncated_means_the_limit_of_the_run(evaluate: Evaluate, tmp_path: Path):
     run_record(tmp_path, "gpt-oss-120b", limit=20)
     result = evaluate(ids=[harmony_ids("x" * 50)[:20], *outputs()[1:]])

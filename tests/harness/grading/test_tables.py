@@ -17,7 +17,7 @@ from harness.config.benchmark import load_benchmark
 from harness.dataset import tokenizer
 from harness.dataset.extended_table import NewColumn, write_extended
 from harness.dataset.table import open_table
-from harness.grading.decoding.output_sources import benchmark_of
+from harness.grading.decoding.output_sources import settings_of
 from harness.grading.evaluation_options import parse_options
 from tests.harness.grading.conftest import evaluated
 from tests.harness.grading.logs import array, entry, harmony_ids, write_log
@@ -267,12 +267,12 @@ def test_a_table_names_its_benchmark(tmp_path):
     path = tmp_path / "outputs.parquet"
     of_llama = columns().replace_schema_metadata({"mlperf_run_eval": '{"benchmark": "llama3.1-8b"}'})
     pq.write_table(of_llama, path)
-    assert benchmark_of(path) == "llama3.1-8b"
+    assert settings_of(path).benchmark == "llama3.1-8b"
     named = ("--mlperf-log", path, "--benchmark", "gpt-oss-120b")
     assert "pass --benchmark llama3.1-8b" in refuse(*named)
     assert "gpt-oss-120b" not in refuse("--mlperf-log", path)  # its rows are no answers of llama3.1-8b
     pq.write_table(columns(), path)
-    assert benchmark_of(path) is None
+    assert settings_of(path).benchmark is None
 
 
 @pytest.mark.parametrize("settings", ["[]", '{"benchmark": [1]}', '{"parameters": {"max_new_tokens": "9"}}'])
