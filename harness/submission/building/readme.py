@@ -137,6 +137,8 @@ class ScenarioReadme(msgspec.Struct, frozen=True):
             if name == ACCURACY.as_posix():
                 folder = f"{_RESULTS}/{self.scenario}/accuracy"
                 words = ["--benchmark", self.benchmark.name, "--mlperf-log", f"{folder}/{ACCURACY_LOG}"]
+                if tokenizer := record.plan.client.tokenizer:
+                    words += ["--tokenizer", file_name(tokenizer)]
                 yield f"./mlperf score {shlex.join(words)} --reference-data {_dataset(record)}"
 
     def _command(self, name: str, record: RunRecord) -> str:

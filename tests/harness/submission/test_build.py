@@ -298,6 +298,8 @@ def test_the_readme_has_the_commands(results, info, tmp_path):
     (results / "offline/performance/user.conf").write_text("*.Offline.target_qps = 7\n")
     for name in ("TEST07", "TEST09"):
         (results / f"offline/{name}/run/user.conf").write_text("*.Offline.target_qps = 9\n")
+    scored = results / "offline/accuracy/run.json"
+    with_plan(RunRecord.read(scored), tokenizer="/home/me/models/mine").write(scored)
     build(results)
     folder = tmp_path / "tree" / RESULTS / "Offline"
     lines = (folder / "README.md").read_text().splitlines()
@@ -311,7 +313,7 @@ def test_the_readme_has_the_commands(results, info, tmp_path):
     assert (folder / "TEST07/user.conf").read_text() == "*.Offline.target_qps = 9\n"
     assert not (folder / "TEST09/user.conf").exists()
     (score,) = [line for line in lines if line.startswith("./mlperf score ")]
-    assert " --mlperf-log results/offline/accuracy/" in score
+    assert " --mlperf-log results/offline/accuracy/" in score and " --tokenizer mine " in score
 
 
 def test_a_dataset_that_no_flag_named_is_in_the_readme_too(results, info, tmp_path):
