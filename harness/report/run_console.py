@@ -267,10 +267,7 @@ def render_plan(record: RunRecord, *, searched: bool = False) -> str:
         *(() if searched else (f"issues    {_issue_line(record)}",)),
         f"requests  {in_flight}{_guess(record)}, {_bounds(plan.client.deadlines)}",
         f"client    {client}",
-        f"answers   {_length(parameters)}, temperature {parameters.temperature:g}, "
-        f"top_p {parameters.top_p:g}, top_k {parameters.top_k}, "
-        + ("" if parameters.seed is None else f"seed {parameters.seed}, ")
-        + ("streamed" if parameters.stream else "not streamed"),
+        f"answers   {sampling_text(parameters)}, {'streamed' if parameters.stream else 'not streamed'}",
         *labelled("api", api_lines(record.servers)),
         *labelled(
             "server", server_lines(record.servers, lambda server: _served(server, plan.client.benchmark))
@@ -282,9 +279,14 @@ def render_plan(record: RunRecord, *, searched: bool = False) -> str:
     return "\n".join(printable(line) for line in lines)
 
 
-def _length(parameters: SamplingParameters) -> str:
-    least = f"{parameters.min_new_tokens} to " if parameters.min_new_tokens else "at most "
-    return f"{least}{parameters.max_new_tokens} tokens"
+def sampling_text(parameters: SamplingParameters) -> str:
+    """``1 to 128 tokens, temperature 0, top_p 1, top_k 1``."""
+    least = f"{parameters.min_new_tokens} to" if parameters.min_new_tokens else "at most"
+    text = (
+        f"{least} {parameters.max_new_tokens} tokens, temperature {parameters.temperature:g}, "
+        f"top_p {parameters.top_p:g}, top_k {parameters.top_k}"
+    )
+    return text if parameters.seed is None else f"{text}, seed {parameters.seed}"
 
 
 def _issue_line(record: RunRecord) -> str:

@@ -9,7 +9,7 @@ from harness.errors import EXIT_VALID
 from harness.progress.progress_line import ProgressBar, ProgressPrinter, ProgressSnapshot
 from harness.record.repeated import restarting_command, resuming_command
 from harness.record.settled import ServerInfo
-from harness.report.run_console import DRY_RUN, api_lines, served_by, server_lines
+from harness.report.run_console import DRY_RUN, api_lines, sampling_text, served_by, server_lines
 from harness.rows.eval_plan import EvalPlan
 from harness.rows.eval_result import EvalResult
 from harness.rows.table_scoring import table_scoring_command
@@ -105,16 +105,10 @@ class EvalConsole(RowsConsole):
 
     def heading(self, plan: EvalPlan, samples: int) -> tuple[str, str]:
         """Rows of a table, with the benchmark's parameters."""
-        parameters, client = plan.client.parameters, plan.client
-        rows = f"{counted(samples, 'row')} of {client.input_file}" + (
-            f", behind the first {plan.skip}" if plan.skip else ""
-        )
-        answers = (
-            f"at most {parameters.max_new_tokens} tokens, temperature {parameters.temperature:g}, "
-            f"top_p {parameters.top_p:g}, top_k {parameters.top_k}"
-        )
-        seed = "" if parameters.seed is None else f", seed {parameters.seed}"
-        return f"{client.benchmark.name}, every row once, without LoadGen: {rows}", answers + seed
+        client, skipped = plan.client, f", behind the first {plan.skip}" if plan.skip else ""
+        rows = f"{counted(samples, 'row')} of {client.input_file}{skipped}"
+        title = f"{client.benchmark.name}, every row once, without LoadGen: {rows}"
+        return title, sampling_text(client.parameters)
 
     def lines(self, result: EvalResult) -> list[str]:
         """The counts, and how to score or resume."""
