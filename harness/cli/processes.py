@@ -54,6 +54,9 @@ def computing(
     try:
         with blocked_in_children({signal.SIGINT, signal.SIGHUP}):  # the pool ends its processes by SIGTERM
             chunks = deque(pool.submit(_each, work, chunk) for chunk in _chunks(iter(items), at_a_time))
+        # While this process can write results, too, half of one is waited for when all that do are killed, as
+        # by a signal to the process group.
+        pool._result_queue._writer.close()  # type: ignore[attr-defined]
         yield _in_order(chunks)
     except BrokenProcessPool as error:
         raise killed from error

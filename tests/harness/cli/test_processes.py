@@ -115,3 +115,39 @@ def test_processes_end_with_a_killed_parent(tmp_path):
         parent.kill()
     assert children
     assert psutil.wait_procs(children, timeout=60)[1] == []
+
+
+ALL_ENDED = """
+from harness.cli.main import exit_code_of, run_main
+from harness.cli.processes import computing
+from harness.cli.signals import interruptible
+from tests.harness.cli.test_processes import KILLED, very_long
+
+def work():
+    with interruptible(), computing(very_long, range(1000), 2, 1, KILLED) as results:
+        for _ in results:
+            print("result", flush=True)
+
+if __name__ == "__main__":
+    run_main(lambda _: exit_code_of("program", "info", work))
+"""
+
+
+def very_long(_number: int) -> bytes:
+    """Written and read for most of the time."""
+    return bytes(100_000_000)
+
+
+@pytest.mark.engine
+def test_a_signal_to_all_processes_ends_them_while_a_result_is_read(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(ALL_ENDED)
+    command, environment = [sys.executable, str(program)], os.environ | {"PYTHONPATH": str(ROOT)}
+    words = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "start_new_session": True}
+    with subprocess.Popen(command, env=environment, **words) as parent:
+        parent.stdout.readline()
+        os.killpg(parent.pid, signal.SIGTERM)
+        try:
+            assert parent.wait(30) == 128 + signal.SIGTERM
+        finally:
+            parent.kill()
