@@ -140,7 +140,7 @@ def unused_sampling(options: SamplingOptions) -> Iterator[str]:
         given["--top-p"] = options.top_p
     for flag, value in given.items():
         if value is not None:
-            yield f"{flag} {value:g} has no effect: answers are greedy (--temperature 0)"
+            yield f"{flag} {value} has no effect: answers are greedy (--temperature 0)"
 
 
 def _samples(prompts: Prompts, positions: int, benchmark: Benchmark) -> SampleSet:

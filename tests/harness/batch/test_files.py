@@ -112,6 +112,7 @@ def test_limits_count_the_prompt(positions, limits, tmp_path):
     [
         ({}, []),
         ({"seed": 3, "top_p": 0.5}, ["--seed 3", "--top-p 0.5"]),
+        ({"seed": 2**31}, ["--seed 2147483648"]),
         ({"seed": 3, "top_p": 0.5, "temperature": 0.7}, []),
     ],
 )
