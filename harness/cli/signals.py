@@ -23,6 +23,7 @@ SignalName = Literal["SIGINT", "SIGTERM", "SIGHUP"]
 _SIGNALS = tuple(signal.Signals[name] for name in get_args(SignalName))
 _AGAIN_S = 0.01  # wait before a signal whose exception was swallowed is sent again
 _delivered: list[int] = []  # signals whose exception was raised; an Event's lock would stop a second handler
+_kept: list[list[int]] = []  # for each block of signals_kept the signals that came while a result was written
 
 
 class InterruptedRun(BaseException):
@@ -77,7 +78,7 @@ def interruptible() -> Iterator[None]:
     finally:
         sys.unraisablehook = hook
         for signum, handler in before.items():
-            if signal.getsignal(signum) is not signal.SIG_IGN:
+            if signal.getsignal(signum) not in (signal.SIG_IGN, _keep):
                 signal.signal(signum, handler)
 
 
@@ -86,12 +87,15 @@ def uninterrupted() -> Iterator[None]:
     """Ignore signals while the result of a run is written, which takes seconds after a run of hours.
 
     A program's own signals stay ignored after it, until the result is printed; a caller from Python gets its
-    handlers back. Does nothing outside of the main thread, where no signal arrives.
+    handlers back. Within signals_kept they come at the end of that block. Does nothing outside of the main
+    thread, where no signal arrives.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {signum: signal.signal(signum, signal.SIG_IGN) for signum in _SIGNALS}
+    before = {signum: signal.getsignal(signum) for signum in _SIGNALS}
+    for signum in _ours():
+        signal.signal(signum, _keep if _kept else signal.SIG_IGN)
     try:
         yield
     finally:
@@ -130,13 +134,19 @@ def blocked_in_children(
 
 @contextmanager
 def signals_kept() -> Iterator[None]:
-    """Restore the signal handlers after the block, for a run that is followed by another."""
+    """Restore the signal handlers after the block, for a run that is followed by another.
+
+    A signal that came while the run's result was written is handled then.
+    """
     before = {signum: signal.getsignal(signum) for signum in _SIGNALS}
+    _kept.append([])
     try:
         yield
     finally:
         for signum, handler in before.items():
             signal.signal(signum, handler)
+        if came := _kept.pop():
+            signal.raise_signal(came[0])
 
 
 @contextmanager
@@ -155,6 +165,10 @@ def _deferred() -> Iterator[None]:
 
 def _ours() -> list[signal.Signals]:
     return [signum for signum in _SIGNALS if signal.getsignal(signum) is not signal.SIG_IGN]
+
+
+def _keep(signum: int, frame: FrameType | None) -> None:
+    _kept[-1].append(signum)
 
 
 def _leave(signum: int, frame: FrameType | None) -> None:

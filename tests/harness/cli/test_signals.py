@@ -104,6 +104,35 @@ def test_a_caller_from_python_keeps_its_handlers():
     assert (done.stdout, done.stderr) == ("2 2 15 15 1 1\n", "")
 
 
+KEPT = """
+import signal, sys
+from harness.cli.signals import *
+number = int(sys.argv[1])
+leave_on_signals()
+try:
+    with interruptible():
+        for run in ("first", "second"):
+            with signals_kept():
+                with interruptible():
+                    with uninterrupted():
+                        signal.raise_signal(number)
+                        print("the result of the", run)
+                    signal.raise_signal(number)
+except InterruptedRun as interruption:
+    print("interrupted by", interruption)
+    with uninterrupted():
+        signal.raise_signal(number)
+"""
+
+
+@pytest.mark.parametrize("signum", SIGNALS)
+def test_a_signal_at_the_end_of_a_run_ends_it_before_the_next_one(signum):
+    """The points of a curve, the rates of a search and the tests of a benchmark follow each other."""
+    done = run(KEPT, int(signum))
+    said = f"the result of the first\ninterrupted by {signum.name}\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, said, "")
+
+
 TWICE = """
 import signal, sys
 from harness.cli.signals import InterruptedRun, interruptible, leave_on_signals
