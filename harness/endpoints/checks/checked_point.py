@@ -194,7 +194,9 @@ def _record(root: Path, run: Path | None, problems: list[Finding]) -> PointRun |
     if run is None:
         return None
     try:
-        return read_point_run(run)
+        if (found := read_point_run(run)) is not None:
+            rules_of(found.curve)  # an earlier version may have had rules for a cohort that has none here
+        return found
     except ConfigError as error:
         what = str(error).removeprefix(f"{run / POINT_RUN}: ")
     name = run.name if not run.is_relative_to(root) else run.relative_to(root).as_posix()

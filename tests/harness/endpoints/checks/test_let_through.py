@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from harness.endpoints.checks import log_rules
 from harness.endpoints.checks.checked_point import PointFiles
@@ -16,6 +17,7 @@ from harness.endpoints.checks.official_checker import interpreter
 from harness.endpoints.checks.point_rules import check_salt, duration_ms
 from harness.endpoints.checks.tree_check import check_tree
 from harness.endpoints.planning.rules import load_endpoints_rules
+from harness.endpoints.point_run import write_point_run
 from harness.endpoints.run_folder import POINT_RUN
 from harness.endpoints.samples import SAMPLE, Samples
 from harness.yaml_files import read_yaml
@@ -720,10 +722,19 @@ def test_a_claim_that_the_log_does_not_bear_out(logged, change, monkeypatch):
     assert expected in {(one.got, one.expected) for one in found if one.rule == "steady-state-differs"}
 
 
-def test_a_record_of_ours_that_cannot_be_read_is_a_warning(logged):
-    (log_of(logged).parent / POINT_RUN).write_text("{")
+@pytest.mark.parametrize(
+    ("cohort", "said"), [(None, "truncated"), ("2025-01-C0", "no rules for submissions to 2025-01-C0")]
+)
+def test_a_record_of_ours_that_cannot_be_read_is_a_warning(logged, cohort, said):
+    """Or that is of a cohort without rules here."""
+    folder = log_of(logged).parent
+    seeds = replace(endpoints_kit.SEEDS, cohort=cohort or "")
+    plan = endpoints_kit.curve(seeds=seeds)
+    write_point_run(folder, endpoints_kit.point_run(plan.points[3], plan))
+    if cohort is None:
+        (folder / POINT_RUN).write_text("{")
     (one,) = [one for one in check_tree(logged, officially=False) if one.severity is Severity.WARNING]
-    assert (one.rule, one.path) == ("unreadable", f"r{LOGGED}/{POINT_RUN}") and "truncated" in one.got
+    assert (one.rule, one.path) == ("unreadable", f"r{LOGGED}/{POINT_RUN}") and said in one.got
 
 
 @pytest.mark.engine
