@@ -130,9 +130,10 @@ class EvalConsole(RowsConsole):
         if result.written:
             lines.append(f"output         {result.plan.output}")
         if result.has_truths and not result.failures and not result.errors:
-            client = result.plan.client
+            plan, client = result.plan, result.plan.client
+            rows = slice(plan.skip, plan.skip + result.samples)
             scoring = table_scoring_command(
-                result.plan.output, client.input_file, client.benchmark, client.tokenizer
+                plan.output, client.input_file, client.benchmark, client.tokenizer, rows
             )
             lines.append(f"Score it with: {scoring}")
         if result.interrupted_by:

@@ -1,5 +1,6 @@
 """The command that scores a table of answers."""
 
+from itertools import islice
 from pathlib import Path
 
 from harness.cli.commands import shown
@@ -14,8 +15,10 @@ from harness.report.next_step import scoring_command
 _DATASET, _CODE = "dataset", "livecodebench"
 
 
-def table_scoring_command(table: Path, dataset: Path, benchmark: Benchmark, tokenizer: str | None) -> str:
-    """The evaluator's command for the answers to a dataset, ready to paste.
+def table_scoring_command(
+    table: Path, dataset: Path, benchmark: Benchmark, tokenizer: str | None, rows: slice
+) -> str:
+    """The evaluator's command for the answers to these rows of a dataset, ready to paste.
 
     The answers are rows of the dataset, but may lie in another folder than what belongs to it: the tests of
     its programs, and the tokenizer, whose flag has the value ``tokenizer``.
@@ -23,15 +26,18 @@ def table_scoring_command(table: Path, dataset: Path, benchmark: Benchmark, toke
     if tokenizer is None and (beside := tokenizer_beside(dataset, benchmark)) is not None:
         tokenizer = str(shown(Path(beside)))
     more = [] if benchmark.name == DEFAULT_BENCHMARK else ["--benchmark", benchmark.name]
-    if _has_code(dataset):
+    if _has_code(dataset, rows):
         more += ["--lcb-data", str(shown(find_release(dataset) or DEFAULT_RELEASE))]
     return scoring_command(table, tokenizer, more)
 
 
-def _has_code(dataset: Path) -> bool:
-    """Whether any row is a LiveCodeBench problem. A file without names of data sets cannot be graded."""
+def _has_code(dataset: Path, rows: slice) -> bool:
+    """Whether any of the rows is a LiveCodeBench problem.
+
+    A file without names of data sets cannot be graded.
+    """
     try:
-        names = open_table(dataset).column(_DATASET)
+        names = islice(open_table(dataset).column(_DATASET), rows.start, rows.stop)
     except DatasetError:
         return False
     return any(isinstance(name, str) and _CODE in name.lower() for name in names)

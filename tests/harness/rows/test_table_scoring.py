@@ -22,17 +22,26 @@ def parquet(path, names):
     return path
 
 
-def of_table(dataset, benchmark=GPT_OSS, tokenizer=None):
+def of_table(dataset, benchmark=GPT_OSS, tokenizer=None, rows=slice(None)):
     """The flags of the command for a table that has answers to the dataset."""
-    _, _, *flags = shlex.split(table_scoring_command(ACCURACY, dataset, benchmark, tokenizer))
+    _, _, *flags = shlex.split(table_scoring_command(ACCURACY, dataset, benchmark, tokenizer, rows))
     return build_parser().parse_args(flags)
 
 
 @pytest.mark.parametrize(
-    ("names", "expected"), [(NAMES, True), (NAMES[:1], False), ([None, "LiveCodeBench"], True)]
+    ("names", "rows", "expected"),
+    [
+        (NAMES, slice(0, 3), True),
+        (NAMES, slice(0, 1), False),
+        (NAMES, slice(1, 2), True),
+        (NAMES, slice(2, 3), False),
+        (NAMES[:1], slice(0, 1), False),
+        ([None, "LiveCodeBench"], slice(0, 2), True),
+    ],
 )
-def test_tests_of_programs_are_named_where_there_are_programs(tmp_path, names, expected):
-    flags = of_table(parquet(tmp_path / "acc/set.parquet", names))
+def test_tests_of_programs_are_named_where_there_are_programs(tmp_path, names, rows, expected):
+    """Else the evaluator says of them that they have no effect."""
+    flags = of_table(parquet(tmp_path / "acc/set.parquet", names), rows=rows)
     found = None if flags.lcb_data is None else flags.lcb_data.absolute()
     assert found == (ROOT / "data/livecodebench" if expected else None)
 
