@@ -293,7 +293,6 @@ def _unused(options: EvaluationOptions, scored: ScoredLog) -> Iterator[str]:
     """A warning for each flag of programs, or of a sandbox, where there is none."""
     given = {
         f"--lcb-data {options.lcb_data}": options.lcb_data is not None and scored.tests is None,
-        "--restart": options.restart and scored.tests is None,
         "--allow-unsandboxed": options.allow_unsandboxed and scored.sandbox is None,
     }
     for flag, is_unused in given.items():
