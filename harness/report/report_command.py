@@ -73,7 +73,7 @@ def _complete(folder: Path) -> None:
     try:
         add_requests(folder, RunRecord.read(folder / RUN_RECORD))
     except OSError as error:
-        log.warning("%s could not be written: %s", folder / REQUESTS, machine_failure(error))
+        log.warning("no %s: %s", REQUESTS, machine_failure(error))
 
 
 def compare(options: CompareOptions) -> None:

@@ -10,12 +10,23 @@ import shutil
 import pytest
 from msgspec.structs import replace
 
+from harness.analysis import finish_run
 from harness.analysis.run_files import read_run
 from harness.analysis.run_outcome import score_line
 from harness.compliance.registry import find_test
 from harness.config.plans import ComplianceSettings
 from harness.config.scenario import Scenario
-from harness.files import ACCURACY_RESULT, COMPLIANCE_RUN, REPORT, ROOT, RUN_RECORD, unofficial
+from harness.files import (
+    ACCURACY_RESULT,
+    COMPLIANCE_RUN,
+    JOURNAL_DIR,
+    REPORT,
+    REQUESTS,
+    ROOT,
+    RUN_RECORD,
+    atomic_write,
+    unofficial,
+)
 from harness.record.run_record import RunRecord, RunVerdict
 from harness.report import run_report
 from harness.report.html.headline import outcome_tiles
@@ -233,6 +244,21 @@ def test_a_page_that_cannot_be_written_names_the_command_that_writes_it(tmp_path
     words = shlex.split(warning.rpartition("; then: ")[2])
     assert main(words[-2:]) == 0
     assert (run / REPORT).is_file()
+
+
+def test_a_table_of_requests_that_has_no_room_is_named_once(tmp_path, monkeypatch, caplog):
+    run = accuracy_run(tmp_path, True)
+    (run / JOURNAL_DIR).mkdir()
+    (run / REQUESTS).unlink()
+
+    def add(folder, record):
+        with atomic_write(folder / REQUESTS):
+            full_disk()
+
+    monkeypatch.setattr(finish_run, "add_requests", add)
+    assert main(["show", str(run)]) == 0
+    said = f"no {REQUESTS}: {run / REQUESTS}: No space left on device; "
+    assert [message.startswith(said) for message in caplog.messages] == [True]
 
 
 def test_a_defect_of_the_page_costs_neither_the_run_nor_its_score(tmp_path, monkeypatch, capsys, caplog):
