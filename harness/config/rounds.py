@@ -36,7 +36,7 @@ def current_round() -> str:
 def round_file(name: str) -> Path:
     """The file with the rules for all benchmarks. Raises ConfigError for an unknown round."""
     if name not in available_rounds():
-        raise ConfigError(f"--round {name}: unknown round, expected one of {', '.join(available_rounds())}")
+        raise ConfigError(f"configs/rounds/ has no round {name}; name one of {', '.join(available_rounds())}")
     return _ROUNDS_DIR / name / _FILE
 
 
