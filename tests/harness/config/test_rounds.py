@@ -28,7 +28,7 @@ def test_numbers_of_rounds_are_ordered_as_numbers(tmp_path):
 
 def test_an_unknown_round():
     for load in (load_rules, seeds_of, round_file, lambda name: load_benchmark("gpt-oss-120b", name)):
-        with pytest.raises(ConfigError, match=r"--round v4\.0: .* v6\.1, v6\.0$"):
+        with pytest.raises(ConfigError, match=r"has no round v4\.0; .* v6\.1, v6\.0$"):
             load("v4.0")
 
 
