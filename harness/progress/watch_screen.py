@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -69,16 +68,11 @@ class _Age:
         return self._age_s
 
 
-class Ages(NamedTuple):
+class Ages:
     """The ages that a watch follows from look to look."""
 
-    line: _Age
-    grading: _Age
-
-    @classmethod
-    def at_first_look(cls) -> "Ages":
-        """Of a watch that begins."""
-        return cls(_Age(), _Age())
+    def __init__(self) -> None:
+        self.line, self.grading = _Age(), _Age()
 
 
 class RunState(msgspec.Struct, frozen=True):
@@ -108,7 +102,7 @@ def read_state(run: Path, now: datetime, ages: Ages | None = None) -> RunState:
 
     ``ages`` are those of the earlier looks.
     """
-    ages = ages or Ages.at_first_look()
+    ages = ages or Ages()
     record = line = None
     with suppress(FileNotFoundError):
         record = RunRecord.read(run / RUN_RECORD)
@@ -135,7 +129,7 @@ def newest_run(folder: Path) -> Path:
 
 def watch(folder: Path, look_s: float = _LOOK_S) -> None:
     """Show the run until it ends, or until q or Ctrl-C. Raises ConfigError where there is none."""
-    run, ages = newest_run(folder), Ages.at_first_look()
+    run, ages = newest_run(folder), Ages()
     if can_overwrite(sys.stdout) and sys.stdin.isatty():
         with _screen(look_s) as leaves:
             while not leaves():

@@ -179,7 +179,7 @@ class QuerySession:
         self._monitor = monitor
         try:
             self._require_issuer()
-            monitor.require_folder()  # an encoder starts for seconds; LoadGen goes on without its logs
+            monitor.require_folder()  # it may have gone since, and LoadGen would run without its log files
             self.command("run", self._capacities)
             with syncing:
                 yield monitor

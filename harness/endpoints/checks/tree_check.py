@@ -10,6 +10,7 @@ from harness.endpoints.checks.finding import Finding, finding
 from harness.endpoints.checks.log_rules import check_log
 from harness.endpoints.checks.official_checker import check_officially
 from harness.endpoints.checks.point_rules import check_files
+from harness.endpoints.numbers.event_reader import silent
 from harness.endpoints.official_files import read_table, table
 from harness.endpoints.run_folder import TREE, TREE_RECORD, point_folders, runs_in
 from harness.errors import ConfigError
@@ -19,11 +20,7 @@ _RESULTS = "results"
 _LOOKS = "a folder with results/, a rehearsal's folder, or run folders with config.yaml"
 
 
-def _silent(done: int, total: int, what: str) -> None:
-    """No progress is shown."""
-
-
-def check_tree(path: Path, *, officially: bool = True, progress: Progress = _silent) -> Sequence[Finding]:
+def check_tree(path: Path, *, officially: bool = True, progress: Progress = silent) -> Sequence[Finding]:
     """Findings by place, with ``officially`` also those of MLCommons's checker.
 
     Raises ConfigError where ``path`` holds neither a tree nor run folders.

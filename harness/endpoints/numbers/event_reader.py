@@ -62,7 +62,7 @@ class RunEvents(msgspec.Struct, frozen=True):
     """what is missing, a line each"""
 
 
-def silent(done: int, total: int) -> None:
+def silent(done: int, total: int, what: str = "") -> None:
     """No progress is shown."""
 
 

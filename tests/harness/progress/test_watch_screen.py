@@ -235,7 +235,7 @@ def test_a_pipe_gets_a_line_that_the_run_gives_none(lasting, watched, monkeypatc
 
 def test_a_wall_clock_that_is_set_makes_no_silence(lasting):
     """A step by an hour was `NO LINE FOR 1h00m`, and the end of a watch of rows."""
-    ages, hour = Ages.at_first_look(), timedelta(hours=1)
+    ages, hour = Ages(), timedelta(hours=1)
     with ProgressFile(lasting) as grading:
         grading.show(30, 120, "outputs")
         for step in (timedelta(), hour, -hour, hour):
