@@ -158,8 +158,22 @@ def machine_failure(error: OSError | MemoryError, written: os.PathLike[str] | No
     if isinstance(error, MemoryError):
         return RunError(f"out of memory; {_REMEDIES[errno.ENOMEM]}")
     place = error.filename or written
-    where = f"{place}: " if place else ""
+    return RunError(f"{place}: {_refusal(error)}" if place else _refusal(error))
+
+
+def unwritten(path: os.PathLike[str], error: OSError | MemoryError) -> str:
+    """``/path/run.json could not be written: No space left on device; free space there or ...``.
+
+    An error of another file, such as one that was read for it, names that one, too.
+    """
+    of = (error.filename, error.filename2) if isinstance(error, OSError) else ()
+    own = not any(of) or os.fspath(path) in of  # the second is what a file was renamed to
+    return f"{path} could not be written: {_refusal(error) if own else machine_failure(error)}"
+
+
+def _refusal(error: OSError) -> str:
+    """``No space left on device; free space there or choose another folder``."""
     remedy = _REMEDIES.get(error.errno or 0, "check the machine's limits and disks")
-    if error.errno == errno.ENOENT and where.startswith("/proc/"):
+    if error.errno == errno.ENOENT and str(error.filename or "").startswith("/proc/"):
         remedy = "mount it (mount -t proc proc /proc)"
-    return RunError(f"{where}{error.strerror or error}; {remedy}")
+    return f"{error.strerror or error}; {remedy}"

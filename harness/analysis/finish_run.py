@@ -32,7 +32,7 @@ from harness.cli.commands import shown, start_of
 from harness.cli.signals import SignalName
 from harness.config.plans import RunPlan
 from harness.defects import Defects
-from harness.errors import DatasetError, machine_failure
+from harness.errors import DatasetError, machine_failure, unwritten
 from harness.files import (
     ACCURACY_LOG,
     DETAIL,
@@ -136,7 +136,7 @@ def finish(record: RunRecord, seen: Observations) -> RunRecord:
     """
     plan, defects = record.plan, Defects()
     verdict: RunVerdict | None = None
-    unwritten = _unsynced(plan.client.log_dir)
+    unsynced = _unsynced(plan.client.log_dir)
     files: _RunFiles | None = None
     without: tuple[str, ...] = ()
     written = False
@@ -147,7 +147,7 @@ def finish(record: RunRecord, seen: Observations) -> RunRecord:
                 without = _without_requests(record, files)
                 written = not without
             record = _explained(_measured(record, seen, files), seen, files, defects)
-            verdict = _verdict(record, seen, files, unwritten)
+            verdict = _verdict(record, seen, files, unsynced)
     except (OSError, MemoryError) as error:
         files = None
         why = f"no verdict: {machine_failure(error)}; LoadGen's logs are as it wrote them"
@@ -167,7 +167,7 @@ def finish(record: RunRecord, seen: Observations) -> RunRecord:
             more = (files.journal.time_limit, *run_warnings(record, files.rows))
             record = replace(record, warnings=(*record.warnings, *filter(None, more)))
     record = replace(record, warnings=(*record.warnings, *defects.found))
-    if errors := _unwritten(RUN_RECORD, lambda: _write(record)):
+    if errors := _unwritten(plan.client.log_dir / RUN_RECORD, lambda: _write(record)):
         record = replace(record, verdict=_without_record(verdict, errors))
     return record
 
@@ -299,14 +299,14 @@ def _server_load(plan: RunPlan, without: Mapping[str, str] | None, rows: Rows) -
 
 
 def _verdict(
-    record: RunRecord, seen: Observations, files: _RunFiles, unwritten: tuple[str, ...]
+    record: RunRecord, seen: Observations, files: _RunFiles, unsynced: tuple[str, ...]
 ) -> RunVerdict:
     if seen.interrupted_by:
         reason = f"ended by {seen.interrupted_by} before LoadGen was done"
-        return RunVerdict("INTERRUPTED", (reason, *unwritten))
+        return RunVerdict("INTERRUPTED", (reason, *unsynced))
     plan = record.plan
     changed = (change.doubt for change in record.changed if change.answers)
-    errors = (*seen.errors, *changed, *_broken(files.journal), *text_reasons(record.encoded), *unwritten)
+    errors = (*seen.errors, *changed, *_broken(files.journal), *text_reasons(record.encoded), *unsynced)
     lost = (f"lost: {seen.cannot_be_valid}",) if seen.cannot_be_valid else ()
     logs = (
         *setting_errors(files.detail, record.settled.loadgen_settings, accuracy=plan.accuracy),
@@ -344,12 +344,12 @@ def _broken(journal: Journal) -> tuple[str, ...]:
     return (f"{counted(journal.broken, 'row')} of the journal damaged",)
 
 
-def _unwritten(name: str, write: Callable[[], None]) -> tuple[str, ...]:
+def _unwritten(path: Path, write: Callable[[], None]) -> tuple[str, ...]:
     """The reason why a file of the run could not be written; the other files are still written."""
     try:
         write()
     except OSError as error:
-        return (f"{name} could not be written: {machine_failure(error)}",)
+        return (unwritten(path, error),)
     return ()
 
 
@@ -357,7 +357,7 @@ def _unsynced(log_dir: Path) -> tuple[str, ...]:
     """Why the disk has not taken LoadGen's files: what is read of them can be the kernel's copy alone."""
     paths = [log_dir / name for name in (SUMMARY, DETAIL, ACCURACY_LOG)]
     there = [path for path in paths if path.is_file()]  # missing ones are another reason
-    return tuple(reason for path in there for reason in _unwritten(path.name, partial(sync_to_disk, path)))
+    return tuple(reason for path in there for reason in _unwritten(path, partial(sync_to_disk, path)))
 
 
 def _write(record: RunRecord) -> None:

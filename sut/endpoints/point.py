@@ -28,7 +28,7 @@ from harness.endpoints.point_run import PointRun, write_point_run
 from harness.endpoints.rehearsal.live_passes import LivePasses
 from harness.endpoints.run_folder import POINT_RUN
 from harness.endpoints.salting import salt_seed, salted, text_after
-from harness.errors import ConfigError, machine_failure
+from harness.errors import ConfigError, unwritten
 from harness.files import JOURNAL_DIR, REQUESTS
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.journal import JournalTail, lost_rows, read_journal
@@ -195,12 +195,12 @@ def _finished(run: PointRun, issuer: Passes, folder: Path, seen: Observations) -
     )
     run = replace(run, errors=(*run.errors, *_clock_errors(run, seen.slewed_ns)))
     urls = [server.url for server in run.servers]
-    run = _written(run, REQUESTS, lambda: write_point_requests(folder, rows, urls, journal.details))
+    run = _written(run, folder / REQUESTS, lambda: write_point_requests(folder, rows, urls, journal.details))
     free_reserve(folder)
     if not run.errors and not run.interrupted_by:
         run = replace(run, errors=tuple(_cut(run)))
     run = replace(run, complete=not run.errors and not run.interrupted_by)
-    return _written(run, POINT_RUN, lambda: write_point_run(folder, run))
+    return _written(run, folder / POINT_RUN, lambda: write_point_run(folder, run))
 
 
 def _cut(run: PointRun) -> Iterator[str]:
@@ -237,13 +237,12 @@ def _broken(rows: int) -> tuple[str, ...]:
     return (f"{counted(rows, 'row')} of the journal cannot be read; run the point again",) if rows else ()
 
 
-def _written(run: PointRun, name: str, write: Callable[[], object]) -> PointRun:
+def _written(run: PointRun, path: Path, write: Callable[[], object]) -> PointRun:
     """The run, incomplete with one more error where the file system refuses its file."""
     try:
         write()
     except OSError as error:
-        cause = f"{name} could not be written: {machine_failure(error)}"
-        return replace(run, complete=False, errors=(*run.errors, cause))
+        return replace(run, complete=False, errors=(*run.errors, unwritten(path, error)))
     return run
 
 

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from harness.config.scenario import needs_first_tokens
-from harness.errors import in_words, machine_failure
+from harness.errors import in_words, unwritten
 from harness.record.journal import LOADGEN_CALL_ROW, LOADGEN_CALLS_FILE
 from sut.issuers.dispatcher import WorkerChannel
 from sut.issuers.loop import SIGN_OF_LIFE_S, ChannelLoop, IssuingProcess
@@ -144,8 +144,9 @@ class _Test:
         rows = np.empty(len(calls), dtype=LOADGEN_CALL_ROW)
         for column, name in enumerate(LOADGEN_CALL_ROW.names or ()):
             rows[name] = calls[:, column]
+        path = Path(self._spec.journal_dir) / LOADGEN_CALLS_FILE
         try:
-            (Path(self._spec.journal_dir) / LOADGEN_CALLS_FILE).write_bytes(rows.data)
+            path.write_bytes(rows.data)
         except OSError as error:
-            return f"{LOADGEN_CALLS_FILE} could not be written: {machine_failure(error)}"
+            return unwritten(path, error)
         return ""

@@ -15,7 +15,7 @@ from harness.analysis.finish_run import Observations
 from harness.cli.signals import interruptible
 from harness.config.protocol import prompts_of
 from harness.dataset.samples import SampleSet
-from harness.errors import ConfigError, machine_failure
+from harness.errors import ConfigError, unwritten
 from harness.files import JOURNAL_DIR
 from harness.progress.progress_files import ProgressLine
 from harness.progress.progress_line import ProgressSnapshot
@@ -121,8 +121,7 @@ def run_rows(
         try:
             result = files.write(result, settings, lambda done: watcher.written(done, result.samples))
         except OSError as error:  # every answer is kept: the same command writes the file
-            why = f"{plan.output.name} could not be written: {machine_failure(error)}"
-            return replace(result, errors=(*result.errors, why))
+            return replace(result, errors=(*result.errors, unwritten(plan.output, error)))
         if not result.failures and not result.errors:
             attempts.remove(plan.folder)  # the file has all of it
     return result

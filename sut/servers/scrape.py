@@ -20,7 +20,7 @@ import msgspec
 
 from harness.api_key import masked_text
 from harness.defects import Defects
-from harness.errors import ServerError, explained
+from harness.errors import ServerError, in_words, unwritten
 from harness.files import SERVER_METRICS, atomic_write
 from harness.record.server_metrics import MOST_PAGE_BYTES, MetricsWriter, has_values
 from harness.record.settled import ServerInfo
@@ -145,7 +145,8 @@ class MetricsScraper:
                     text = f"{SERVER_METRICS} reached its largest size and is not complete"
                     self._result.warnings += (text,)
         except (OSError, RuntimeError, MemoryError) as error:
-            reason = f"{SERVER_METRICS} could not be written: {explained(error)}"
+            known = not isinstance(error, RuntimeError)
+            reason = unwritten(self._path, error) if known else f"no {SERVER_METRICS}: {in_words(error)}"
             self._result = Scraped(self._result.without, (*self._result.warnings, reason))
             return
         finally:

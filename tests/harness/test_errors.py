@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from harness.errors import EXIT_INVALID, EXIT_USAGE, explained, machine_failure, refused
+from harness.errors import EXIT_INVALID, EXIT_USAGE, explained, machine_failure, refused, unwritten
 from harness.files import not_written
 from tests.harness.cli.test_main import PROGRAMS
 from tests.runs import ROOT
@@ -47,6 +47,14 @@ def test_one_line(error, line):
     failure = machine_failure(error)
     assert str(failure) == line
     assert failure.exit_code == EXIT_INVALID
+
+
+@pytest.mark.parametrize(
+    ("of", "named"), [(None, ""), ("/d/run.json", ""), ("/d/run.json.partial", "/d/run.json.partial: ")]
+)
+def test_a_file_that_could_not_be_written_is_named_once(of, named):
+    line = unwritten(Path("/d/run.json"), OSError(errno.EROFS, "Read-only file system", of))
+    assert line.startswith(f"/d/run.json could not be written: {named}Read-only file system; the file sys")
 
 
 @pytest.mark.parametrize(

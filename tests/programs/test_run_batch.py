@@ -109,7 +109,7 @@ def test_answers_are_kept_where_their_file_cannot_be_written(batch, capfd):
         words = "--server-url", stub.url
         code, stdout, stderr = here(capfd, batch, *words)
         assert code == 4
-        assert "ERROR     ids.txt could not be written: " in stdout and "--output" not in stderr
+        assert f"ERROR     {batch}/ids.txt could not be written: " in stdout and "--output" not in stderr
         assert f"{len(PROMPTS)} answers are kept; to resume: " in stdout
         (batch / "ids.txt.partial").rmdir()
         sent = len(stub.requests)

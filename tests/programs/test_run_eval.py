@@ -285,7 +285,7 @@ def test_answers_are_kept_where_their_file_cannot_be_written(tmp_path, capfd):
     with StubServer() as stub:
         code, stdout, _ = here(capfd, dataset, output, "--server-url", stub.url)
     assert code == 4
-    assert "out.parquet could not be written: " in stdout and "12 answers are kept; to resume: " in stdout
+    assert f"{output} could not be written: " in stdout and "12 answers are kept; to resume: " in stdout
     (tmp_path / "out.parquet.part").rmdir()
     with refused_url() as url:
         assert here(capfd, dataset, output, "--server-url", url)[0] == 0

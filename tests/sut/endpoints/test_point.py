@@ -349,7 +349,7 @@ def test_a_table_that_cannot_be_written_is_an_error_of_the_point(tmp_path):
     with StubServer(event_delay_s=0.05) as stub:
         run = rehearsed(tmp_path, point_of(2, passes=3), stub.url, watcher=Watcher(block))
     (error,) = run.errors
-    assert error.startswith("requests.parquet could not be written: ") and not run.complete
+    assert error.startswith(f"{tmp_path}/r2/requests.parquet could not be written: ") and not run.complete
     assert read_point_run(tmp_path / "r2") == run
 
 
