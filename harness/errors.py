@@ -166,9 +166,11 @@ def unwritten(path: os.PathLike[str], error: OSError | MemoryError) -> str:
 
     An error of another file, such as one that was read for it, names that one, too.
     """
-    of = (error.filename, error.filename2) if isinstance(error, OSError) else ()
-    own = not any(of) or os.fspath(path) in of  # the second is what a file was renamed to
-    return f"{path} could not be written: {_refusal(error) if own else machine_failure(error)}"
+    if isinstance(error, OSError):
+        of = (error.filename, error.filename2)  # the second is what a file was renamed to
+        if not any(of) or os.fspath(path) in of:
+            return f"{path} could not be written: {_refusal(error)}"
+    return f"{path} could not be written: {machine_failure(error)}"
 
 
 def _refusal(error: OSError) -> str:

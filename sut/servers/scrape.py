@@ -145,8 +145,10 @@ class MetricsScraper:
                     text = f"{SERVER_METRICS} reached its largest size and is not complete"
                     self._result.warnings += (text,)
         except (OSError, RuntimeError, MemoryError) as error:
-            known = not isinstance(error, RuntimeError)
-            reason = unwritten(self._path, error) if known else f"no {SERVER_METRICS}: {in_words(error)}"
+            if isinstance(error, RuntimeError):
+                reason = f"no {SERVER_METRICS}: {in_words(error)}"
+            else:
+                reason = unwritten(self._path, error)
             self._result = Scraped(self._result.without, (*self._result.warnings, reason))
             return
         finally:
