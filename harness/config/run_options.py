@@ -25,7 +25,7 @@ SERVER_URL = "http://localhost:30000"  # where no URL is given, unless the engin
 
 Backend = Literal["sglang", "pytorch", "vllm", "trtllm", "dynamo", "openai", "embedded"]
 DEFAULT_BACKEND: Backend = "sglang"
-_BACKEND_NAME = "MLPERF_BACKEND"  # which users of deepseek-r1's reference export
+BACKEND_NAME = "MLPERF_BACKEND"  # which users of deepseek-r1's reference export
 Stream = Literal["auto", "on", "off"]
 
 # Seconds. A request's deadline is at least REQUEST_S, and long enough for the longest answer of a slow server
@@ -95,7 +95,7 @@ def backend_flag() -> Any:
         "protocol of the server: SGLang's native API (pytorch: the same of pytorch/run_server.sh), "
         "OpenAI completions (vllm; openai: the same for other servers, or llama.cpp), TensorRT-LLM's "
         "trtllm-serve (not yet tried with its engine), Dynamo's frontend (ids in nvext), or a small "
-        f"engine that is started here (default: {DEFAULT_BACKEND}, or what {_BACKEND_NAME} names)",
+        f"engine that is started here (default: {DEFAULT_BACKEND}, or what {BACKEND_NAME} names)",
         default=DEFAULT_BACKEND,
         untyped=None,  # the environment may name another
     )
@@ -401,14 +401,19 @@ def parse_options(argv: list[str]) -> RunOptions:
     return read(RunOptions, parsed(build_parser(), argv))
 
 
+def of_environment(backend: str) -> str:
+    """The warning about a backend that no flag names."""
+    return f"--backend {backend} is taken from {BACKEND_NAME} in the environment"
+
+
 def parsed(parser: Parser, argv: Sequence[str]) -> dict[str, Any]:
     """The flags by name, the backend also from the environment, and the warnings about them."""
     given = vars(parser.parse_args(argv))
     warnings = parser.warnings
     if given.get("backend", "") is None:
-        given["backend"] = named = os.environ.get(_BACKEND_NAME) or DEFAULT_BACKEND
+        given["backend"] = named = os.environ.get(BACKEND_NAME) or DEFAULT_BACKEND
         if named not in (known := get_args(Backend)):
-            parser.error(f"{_BACKEND_NAME} in the environment is {named!r}, expected {', '.join(known)}")
+            parser.error(f"{BACKEND_NAME} in the environment is {named!r}, expected {', '.join(known)}")
         if named != DEFAULT_BACKEND:
-            warnings += (f"--backend {named} is taken from {_BACKEND_NAME} in the environment",)
+            warnings += (of_environment(named),)
     return given | {"warnings": warnings}

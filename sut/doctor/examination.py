@@ -10,7 +10,7 @@ from harness.cli.streams import require_stdout
 from harness.config.benchmark import load_benchmark
 from harness.config.client_plan import MOST_CONCURRENCY
 from harness.config.option_checks import optional_count
-from harness.config.run_options import DEFAULT_BACKEND
+from harness.config.run_options import BACKEND_NAME, DEFAULT_BACKEND, of_environment
 from harness.config.server_urls import parse_server_urls, unused_ca_file
 from harness.text import counted, printable, show
 from sut.client.endpoint import access_by
@@ -54,8 +54,7 @@ def findings_of(options: DoctorOptions) -> Iterator[Finding]:
     urls = parse_server_urls(options.server_url) if options.server_url else ()
     benchmark = load_benchmark(options.benchmark)
     in_flight = optional_count("--max-concurrency", options.max_concurrency, MOST_CONCURRENCY)
-    warnings = (*options.warnings, *_unused(options, urls))
-    yield from (ok("flags", text) for text in warnings)
+    yield from (ok("flags", text) for text in _about_flags(options, urls))
     yield from software_findings()
     yield client_finding(compiled=machine.native)
     yield this_node.memory_finding(at)
@@ -93,8 +92,12 @@ def _result(findings: Iterable[Finding]) -> str:
     return "all in order"
 
 
-def _unused(options: DoctorOptions, urls: Sequence[str]) -> Iterator[str]:
-    """What has no effect on the questions to servers, or since none is asked."""
+def _about_flags(options: DoctorOptions, urls: Sequence[str]) -> Iterator[str]:
+    """Also what has no effect on the questions to servers, or since none is asked."""
+    unused = not urls and options.backend not in (DEFAULT_BACKEND, "embedded")
+    taken = of_environment(options.backend)
+    yield from (text for text in options.warnings if text != taken or not unused)
     yield from unused_ca_file(options.ca_file, urls)
-    if not urls and options.backend not in (DEFAULT_BACKEND, "embedded"):
-        yield f"--backend {options.backend} has no effect: without --server-url no server is asked"
+    if unused:
+        named = BACKEND_NAME if taken in options.warnings else "--backend"
+        yield f"{named} {options.backend} has no effect: without --server-url no server is asked"

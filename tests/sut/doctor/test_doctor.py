@@ -59,17 +59,27 @@ def test_on_this_machine_it_prints_every_check_and_a_result():
 
 def test_a_backend_of_the_environment_is_named(monkeypatch):
     monkeypatch.setenv("MLPERF_BACKEND", "vllm")
-    first = next(findings_of(parse_options([])))
+    first = next(findings_of(parse_options(["--server-url", "http://127.0.0.1:9"])))
     assert first == ok("flags", "--backend vllm is taken from MLPERF_BACKEND in the environment")
 
 
-def test_flags_of_servers_have_no_effect_without_any():
-    words = ["--backend", "vllm", "--ca-file", "nowhere.pem"]
-    found = itertools.islice(findings_of(parse_options(words)), 2)
-    assert [one.text.partition(" has no effect")[0] for one in found] == [
-        "--ca-file nowhere.pem",
-        "--backend vllm",
-    ]
+@pytest.mark.parametrize(
+    ("words", "exported", "named"),
+    [
+        (
+            ["--backend", "vllm", "--ca-file", "nowhere.pem"],
+            None,
+            ["--ca-file nowhere.pem", "--backend vllm"],
+        ),
+        ([], "vllm", ["MLPERF_BACKEND vllm"]),
+        (["--backend", "trtllm"], "vllm", ["--backend trtllm"]),
+    ],
+)
+def test_flags_of_servers_have_no_effect_without_any(monkeypatch, words, exported, named):
+    if exported:
+        monkeypatch.setenv("MLPERF_BACKEND", exported)
+    found = itertools.takewhile(lambda finding: finding.subject == "flags", findings_of(parse_options(words)))
+    assert [one.text.partition(" has no effect")[0] for one in found] == named
 
 
 @pytest.mark.engine
