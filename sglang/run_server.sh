@@ -65,7 +65,8 @@ choose_draft_model() {
         case $benchmark in
             gpt-oss-120b) eagle_path=$draft_of_gpt_oss ;;
             deepseek-r1) require_own_head ;;
-            *) fail "--enable_speculative_decode: no draft model of $benchmark is known; name one with --eagle_path" ;;
+            *) fail "--enable_speculative_decode: no scenario of $benchmark allows drafts, and no draft model of it is known; \
+remove it, or name one with --eagle_path for a run that is NOT OFFICIAL" ;;
         esac
     fi
 }

@@ -345,7 +345,7 @@ ERRORS = [
         "--benchmark=deepseek-r1 --model_path=R1-Distill --enable_speculative_decode",
         "no head of its own",
     ),
-    (SGLANG, "--benchmark llama3.1-8b --enable_speculative_decode", "no draft model of llama3.1-8b is known"),
+    (SGLANG, "--benchmark llama3.1-8b --enable_speculative_decode", "no scenario of llama3.1-8b allows"),
     (SGLANG, "--benchmark gpt-oss-20b", "deepseek-r1, gpt-oss-120b"),
     (
         SGLANG,
