@@ -52,7 +52,7 @@ def resolve_client(
         parameters=parameters,
         backend=options.backend,
         api=_api(options.backend, options.api),
-        tokenizer=options.tokenizer,
+        tokenizer=_place_or_name(options.tokenizer),
         server_urls=server_urls,
         ca_file=optional_file("--ca-file", options.ca_file),
         preflight=resolve_preflight(options, every_replica=every_replica),
@@ -72,6 +72,11 @@ def resolve_client(
             *unused_ca_file(options.ca_file, (*server_urls, *further_urls)),
         ),
     )
+
+
+def _place_or_name(tokenizer: str | None) -> str | None:
+    """A tokenizer's file or folder by its complete path, since commands that are made of the plan name it."""
+    return str(Path(tokenizer).absolute()) if tokenizer and Path(tokenizer).exists() else tokenizer
 
 
 def _api(backend: Backend, api: Api | None) -> Api | None:

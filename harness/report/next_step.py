@@ -69,5 +69,5 @@ def scoring_command(outputs: Path, tokenizer: str | None = None, more: Sequence[
     outputs that have no run.json.
     """
     words = [*start_of(_EVALUATOR), "--mlperf-log", str(shown(outputs))]
-    words += [] if tokenizer is None else ["--tokenizer", tokenizer]
+    words += [] if tokenizer is None else ["--tokenizer", str(shown(Path(tokenizer)))]
     return shlex.join([*words, *more])

@@ -102,7 +102,7 @@ def run_point(
             point=point,
             input_file=str(prepared.plan.input_file),
             dataset_sha256=prepared.samples.sha256,
-            tokenizer=_kept(prepared.plan.tokenizer),
+            tokenizer=prepared.plan.tokenizer,
             parameters=prepared.plan.parameters,
             servers=prepared.servers,
             provenance=gather_provenance(),
@@ -119,11 +119,6 @@ def run_point(
         )
         write_point_run(folder, run)
         return _measured(run, issuer, prepared, destination, servers.death, watcher)
-
-
-def _kept(tokenizer: str | None) -> str | None:
-    """A given tokenizer, a file by its complete path."""
-    return str(Path(tokenizer).absolute()) if tokenizer and Path(tokenizer).exists() else tokenizer
 
 
 def _require_ids(destination: Destination) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness.cli.commands import recorded, start_of
+from harness.cli.commands import recorded, shown, start_of
 from harness.compliance.registry import TESTS, find_test
 from harness.config.choices import DEFAULT_BENCHMARK
 from harness.config.official_data import downloaded
@@ -80,14 +80,16 @@ class Maker(msgspec.Struct, frozen=True):
         return words
 
     def _dataset(self, name: str) -> Path:
-        """The dataset of another run of this kind, or the official one where it is downloaded to."""
+        """The dataset of another run of this kind, or the official one where it is, or is downloaded to."""
         for record in self._records():
             if (record.plan.mode if record.plan.audit is None else record.plan.audit.test) == name:
                 return record.plan.client.input_file
         benchmark = self.found.benchmark
         if name in TESTS:
-            return downloaded(find_test(benchmark, name).dataset.file, Path())
-        return downloaded(benchmark.dataset(accuracy=name == _ACCURACY).file, Path())
+            found = downloaded(find_test(benchmark, name).dataset.file, Path())
+        else:
+            found = downloaded(benchmark.dataset(accuracy=name == _ACCURACY).file, Path())
+        return shown(found.absolute() if found.exists() else ROOT / found)
 
     def _like(self) -> RunRecord | None:
         """The latest of these."""

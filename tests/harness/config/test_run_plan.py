@@ -122,13 +122,16 @@ def test_missing_files(tmp_path, flag):
 
 def test_paths_become_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name in ("user.conf", "mlperf.conf", "audit.config"):
+    for name in ("user.conf", "mlperf.conf", "audit.config", "tokenizer.json"):
         (tmp_path / name).touch()
     words = "--user-conf user.conf --mlperf-conf mlperf.conf --audit-config audit.config --output-dir out"
+    words += " --tokenizer tokenizer.json"
     plan = plan_of(*words.split())
     assert plan.client.input_file == tmp_path / "perf.parquet"
     assert (plan.user_conf, plan.mlperf_conf) == (tmp_path / "user.conf", tmp_path / "mlperf.conf")
     assert plan.audit_config == tmp_path / "audit.config"
+    assert plan.client.tokenizer == str(tmp_path / "tokenizer.json")
+    assert plan_of("--tokenizer", "openai/gpt-oss-120b").client.tokenizer == "openai/gpt-oss-120b"  # a name
     assert plan_of().audit_config is None  # not picked up where no flag names it
     assert plan.client.log_dir == tmp_path / "out" / "offline" / "performance"
 

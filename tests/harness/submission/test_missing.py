@@ -103,13 +103,13 @@ def test_the_command_is_that_of_the_other_runs(results, info, capsys, change, co
 def test_the_command_of_what_no_scenario_has_reads_the_download(
     results, info, capsys, nothing_downloaded, name, role
 ):
-    """The places of datasets/manifest.tsv."""
+    """The places of datasets/manifest.tsv, where datasets/download.sh puts them."""
     rows = [line.split("\t") for line in (ROOT / "datasets/manifest.tsv").read_text().splitlines()]
     (place,) = [row[3] for row in rows if row[:2] == ["gpt-oss-120b", role]]
     both(remove(f"interactive/{name}"), remove(f"offline/{name}"))(results)
     assert build(results) == 2
     commands = [line for line in refused(capsys).splitlines() if "/python " in line]
-    assert len(commands) == 2 and all(f" --input-file data/{place} " in line for line in commands)
+    assert len(commands) == 2 and all(f" --input-file {ROOT}/data/{place} " in line for line in commands)
 
 
 def test_the_command_asks_the_servers_by_the_same_api(results, info, capsys):
