@@ -73,12 +73,14 @@ def resolve_deadlines(options: ClientOptions, *, streams: bool, max_new_tokens: 
         first_token_s=_optional_seconds("--first-token-timeout", options.first_token_timeout),
         stall_s=STALL_S if stall_s is None else stall_s,
     )
+    if not streams:
+        return Deadlines(request_s=deadlines.request_s)
     if deadlines.first_token_s is not None and deadlines.first_token_s > deadlines.request_s:
         raise ConfigError(
             f"--first-token-timeout is {deadlines.first_token_s:g} s, more than the "
             f"{deadlines.request_s:g} s that --timeout gives a complete answer; lower it or raise --timeout"
         )
-    return deadlines if streams else Deadlines(request_s=deadlines.request_s)
+    return deadlines
 
 
 def unused_deadlines(options: ClientOptions, *, streams: bool) -> tuple[str, ...]:

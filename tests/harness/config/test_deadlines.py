@@ -26,8 +26,8 @@ def policy(*words):
     return resolve_plan(flags("--scenario", "server", *words)).client.policy
 
 
-def deadlines(*words):
-    return resolve_deadlines(flags(*words), streams=True, max_new_tokens=8)
+def deadlines(*words, streams=True):
+    return resolve_deadlines(flags(*words), streams=streams, max_new_tokens=8)
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,8 @@ def test_a_first_token_later_than_the_end():
         deadlines("--first-token-timeout", "10", "--timeout", "5")
     found = deadlines("--first-token-timeout", "5", "--timeout", "5", "--stall-timeout", "4")
     assert (found.first_token_s, found.stall_s) == (5, 4)
+    # What has no effect is no reason to refuse a run.
+    assert deadlines("--first-token-timeout", "10", "--timeout", "5", streams=False).request_s == 5
 
 
 @pytest.mark.parametrize("streams", [True, False])
