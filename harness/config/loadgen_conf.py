@@ -246,7 +246,8 @@ def _model(model: str, scenario: str, run: ConfKey, kind: ConfKind) -> str | Non
     """The model of LoadGen's that a row names or means, None where that is none."""
     if kind == "audit":
         return "*" if model in ("*", run.model_key) else None
-    if scenario.lower() == "interactive" and f"{model}-interactive" == run.model_key:
+    of_this = ("*", run.model_key.removesuffix("-interactive"))  # under "*" the row would be Server's, too
+    if run.interactive and scenario.lower() == "interactive" and model in of_this:
         return run.model_key
     if model == "*" or model in MODELS:
         return model
