@@ -53,7 +53,7 @@ def written(text: str) -> str:
 
 def reference() -> str:
     """One section for each verb and each of its commands, and one for the flags that several have."""
-    sections = dict(_sections())
+    sections = dict(parsers())
     users = defaultdict(list)
     for name, parser in sections.items():
         for row in _rows(parser):
@@ -63,7 +63,8 @@ def reference() -> str:
     return "\n".join([*lines, f"## {_SHARED}", "", "| flag | | verbs |", "|---|---|---|", *shared, ""])
 
 
-def _sections() -> Iterator[tuple[str, argparse.ArgumentParser]]:
+def parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """By the words that start a program or one of its commands."""
     for name, verb in VERBS.items():
         yield from _of_verb(f"./mlperf {name}", verb)
     for title, parser in _FURTHER.items():

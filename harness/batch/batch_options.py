@@ -8,7 +8,7 @@ from harness.cli.door import called
 from harness.cli.flags import Command, add_commands, flag, options, read, shared_options
 from harness.cli.parser import SIGNAL_CODES, Parser
 from harness.config.choices import LogLevel
-from harness.config.other_flags import ELSEWHERE, MODES, SYNONYMS
+from harness.config.other_flags import API, ELSEWHERE, MODES, SYNONYMS
 from harness.config.run_options import (
     FAILURES,
     SERVER,
@@ -211,11 +211,18 @@ class ScoreOptions:
 
 
 FileOptions = EncodeOptions | DecodeOptions | ScoreOptions  # the commands that need no server
-_ELSEWHERE = ELSEWHERE | {"--max-new-tokens": "'--positions N' limits a prompt together with its answer"}
+_MODEL = "'--model' is the model that the server has, 20b, 120b or its folder"
+_ELSEWHERE = ELSEWHERE | {
+    **dict.fromkeys(("--model-path", "--model-name", "--lg-model-name"), _MODEL),
+    "--max-new-tokens": "'--positions N' limits a prompt together with its answer",
+}
 _OF_STREAMS = ("first_token_timeout", "stall_timeout")
 _NOT_STREAMED = "answers to prompts of a file come complete, and --timeout ends one; omit the flag"
 _RUN = {f"--{name.replace('_', '-')}": _NOT_STREAMED for name in _OF_STREAMS}
-_PROMPT = {"-i": "the prompt is an argument of its own, in quotation marks; omit the flag"}
+_PROMPT = {
+    **dict.fromkeys(API, "the server is asked with token ids, by the API of --backend; omit the flag"),
+    "-i": "the prompt is an argument of its own, in quotation marks; omit the flag",
+}
 
 
 def _talk(text: str, *more: str) -> Command:

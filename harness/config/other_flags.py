@@ -25,12 +25,16 @@ MODES = (
     "the modes getp, chat and generate are './mlperf prompts run -i FILE -o FILE', './mlperf prompts chat' "
     "and './mlperf prompts generate'"
 )
+API = ("--api-type", "--endpoint", "--endpoint-type")
 _API = "'--api completions', chat-ids, completions-text or chat says how the server is asked"
 _SETTINGS = (
     *("--batch-size", "--device", "--dtype", "--gpu-count", "--tensor-parallel-size", "--data-parallel-size"),
     *("--dp", "--dp-size", "--tp", "--tp-size"),
 )
-_RATE = "write the rate, as *.Server.target_qps = 10, into a copy of configs/user.conf for --user-conf"
+_RATE = (
+    "write the rate, as *.Server.target_qps = 10 or *.Offline.target_qps = 10, into a copy of "
+    "configs/user.conf for --user-conf"
+)
 _SERVER = "'--server-url http://HOST:PORT' names the servers"
 _LLAMACPP = "'openai' is for a llama.cpp server of yours, 'embedded' starts a small one here"
 _TRTLLM = "'trtllm' is for TensorRT-LLM's trtllm-serve; no backend is for Triton's own protocol"
@@ -38,11 +42,10 @@ _TRTLLM = "'trtllm' is for TensorRT-LLM's trtllm-serve; no backend is for Triton
 ELSEWHERE = {
     **dict.fromkeys(("--model-path", "--model-name", "--model"), _MODEL),
     **dict.fromkeys(_SETTINGS, _SETTING),
-    **dict.fromkeys(("--api-type", "--endpoint", "--endpoint-type"), _API),
+    **dict.fromkeys(API, _API),
     **dict.fromkeys(("--url", "--base-url", "--host", "--port", "--api-server"), _SERVER),
     "--api-model-name": "the server is asked for the name of its model; omit the flag",
     "--lg-model-name": "'--benchmark' names the rules, such as llama3.1-8b or llama3.1-8b-edge",
-    "--test-mode": "'--accuracy' is accuracy mode, without it performance is measured; omit the flag",
     "--api-key": "set it in the environment, as SGLANG_API_KEY or OPENAI_API_KEY, and omit the flag",
     "--mlperf-accuracy-file": "'./mlperf score --mlperf-log FILE' scores a log",
     "-m": MODES,
@@ -50,11 +53,15 @@ ELSEWHERE = {
     **{f"--backend {name}": _LLAMACPP for name in ("llama", "llama-cpp", "llama.cpp", "llamacpp")},
     **{f"--backend {name}": _TRTLLM for name in ("tensorrt", "tensorrt-llm", "triton", "trt")},
 }
+# Of run_mlperf.py alone.
+RUN_ALONE = {
+    "--test-mode": "'--accuracy' is accuracy mode, without it performance is measured; omit the flag",
+    "--skip-samples": "a run has all samples, a trial the first N by --max-samples; omit the flag",
+}
 # Of programs in which LoadGen sets the rate and writes the logs.
 LOADGEN = {
     **dict.fromkeys(("--target-qps", "--qps", "--request-rate"), _RATE),
     "--log-dir": "'--results DIR' is the folder of all runs; the logs are in DIR/SCENARIO/MODE",
-    "--skip-samples": "a run has all samples, a trial the first N by --max-samples; omit the flag",
     "--enable-log-trace": "the times of every query are in requests.parquet; omit the flag",
 }
 # The evaluators'.

@@ -15,7 +15,7 @@ from harness.cli.durations import duration
 from harness.cli.flags import add_groups, flag, options, read
 from harness.cli.parser import SIGNAL_CODES, Parser, built_once
 from harness.config.choices import DEFAULT_OUTPUT, LogLevel, benchmark_flag, results_folder, round_flag
-from harness.config.other_flags import ELSEWHERE, LOADGEN, SYNONYMS
+from harness.config.other_flags import ELSEWHERE, LOADGEN, RUN_ALONE, SYNONYMS
 from harness.config.protocol import Api
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
@@ -387,7 +387,7 @@ def build_parser() -> Parser:
     parser = Parser(
         prog=called("run_mlperf.py"),
         synonyms=SYNONYMS,
-        elsewhere=ELSEWHERE | LOADGEN,
+        elsewhere=ELSEWHERE | LOADGEN | RUN_ALONE,
         description="Run an MLPerf Inference LLM benchmark: LoadGen drives queries to a running server.",
         epilog="Exit codes: 0 valid, 2 usage, config or dataset, 3 server, 4 invalid run or failures, "
         f"{SIGNAL_CODES}.",

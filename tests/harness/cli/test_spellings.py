@@ -1,5 +1,6 @@
 """One flag for one thing in every program, and the spellings that mean the same."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from harness.peak import peak_options as peak
 from harness.report import report_options as report
 from harness.rows import eval_options as rows
 from harness.submission import submission_options as submit
+from scripts.write_cli_reference import parsers
 
 FILE = ["--input-file", "f.parquet"]
 TEST = ["--test", "TEST07", *FILE]
@@ -50,6 +52,21 @@ SAME = [
     (prompts.parse_options, ["score", "-i", "i"], "--reference-data r", "-r r", "--references r"),
     (prompts.parse_options, ["score", "-m", "20b"], "--num-workers 3", "--jobs 3"),
 ]
+
+
+# What a remedy says of another program.
+OF_OTHERS = re.compile(r"'\./mlperf [^']*'|run_server\.sh --\w+")
+
+
+def test_what_to_type_in_place_of_a_flag_is_a_flag_of_the_program():
+    wrong = [
+        (program, typed, flag)
+        for program, parser in parsers()
+        for typed, remedy in getattr(parser, "elsewhere", {}).items()
+        for flag in re.findall(r"(?<!\w)--[a-z-]+", OF_OTHERS.sub("", remedy))
+        if typed not in parser._option_string_actions and flag not in parser._option_string_actions
+    ]
+    assert wrong == []
 
 
 @pytest.mark.parametrize(("parse", "needed", "typed", "others"), [(*row[:3], row[3:]) for row in SAME])
