@@ -29,7 +29,7 @@ from harness.record.resume import EarlierRun
 from harness.record.run_record import Distribution, RunRecord, RunVerdict, ServerLoad, Statistics
 from harness.record.settled import ServerInfo
 from harness.report.next_step import next_step
-from harness.text import aligned, counted, duration, labelled, milliseconds, printable, show
+from harness.text import LONG_LINE, aligned, counted, duration, labelled, milliseconds, printable, show
 
 DRY_RUN = "dry run: everything is checked, no query was sent"
 _LABEL_WIDTH, _CELL_WIDTH = 14, 9
@@ -229,7 +229,12 @@ def _failures(s: Statistics, examples: Mapping[str, Sequence[str]]) -> list[str]
 
 
 def _listing(title: str, items: Sequence[str]) -> list[str]:
-    return [title, *(f"  - {printable(item)}" for item in items)] if items else []
+    return [title, *_items(items)] if items else []
+
+
+def _items(texts: Sequence[str]) -> list[str]:
+    """A warning ends in its remedy."""
+    return [f"  - {printable(text, LONG_LINE)}" for text in texts]
 
 
 def _loadgen(log: LoadgenSummary | None, messages: Sequence[str]) -> list[str]:
@@ -251,7 +256,7 @@ def _verdict(record: RunRecord, verdict: RunVerdict) -> list[str]:
     if any(server.has_dummy_weights for server in record.servers):
         text = f"random weights, one of {text}" if count > 1 else "random weights, a deviation"
     mark = f", NOT OFFICIAL: {text} from the rules (see the plan, run.json)" if count else ""
-    return [f"Result: {verdict.result}{mark}", *(f"  - {printable(reason)}" for reason in verdict.reasons)]
+    return [f"Result: {verdict.result}{mark}", *_items(verdict.reasons)]
 
 
 def render_plan(record: RunRecord, *, searched: bool = False) -> str:
@@ -273,10 +278,12 @@ def render_plan(record: RunRecord, *, searched: bool = False) -> str:
             "server", server_lines(record.servers, lambda server: _served(server, plan.client.benchmark))
         ),
         *(() if searched else (f"logs      {plan.client.log_dir}",)),
+    ]
+    said = [
         *labelled("DEVIATION", record.deviations),
         *labelled("WARNING", (*record.warnings, *settled.conf_warnings)),
     ]
-    return "\n".join(printable(line) for line in lines)
+    return "\n".join([*map(printable, lines), *(printable(line, LONG_LINE) for line in said)])
 
 
 def sampling_text(parameters: SamplingParameters) -> str:

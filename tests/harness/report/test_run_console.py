@@ -7,8 +7,10 @@ import pytest
 from msgspec import structs
 
 from harness.analysis.statistics import statistics
+from harness.config.benchmark import load_benchmark
 from harness.config.plans import ComplianceSettings
 from harness.config.scenario import Scenario
+from harness.dataset.published import other_than_published
 from harness.loadgen_logs.summary_and_detail import parse_summary
 from harness.record.replica_figures import RankFigures
 from harness.record.run_record import Diagnosis, RunVerdict, ServerLoad
@@ -123,6 +125,17 @@ def test_the_command_that_follows_is_complete():
     urls = ",".join(f"http://node{number:03}:30000" for number in range(1, 513))
     command = f"Resume it with: ./mlperf run --server-url {urls} --resume"
     assert render_summary(ended(), 80, (), command).endswith(f"\n\n{command}\n")
+
+
+def test_a_warning_is_complete():
+    """Its remedy is the end of it: here the download of a file that is not the published one."""
+    rule = load_benchmark("deepseek-r1").dataset(accuracy=True)
+    text = other_than_published("deepseek-r1", rule, Path("/data") / rule.file, lambda *_: "0" * 32)
+    record = ended(warnings=(text,), deviations=(text,), verdict=RunVerdict("INVALID", (text,)))
+    assert text.endswith("in another form")
+    assert f"WARNING   {text}\n" in f"{render_plan(record)}\n"
+    assert f"DEVIATION {text}\n" in render_plan(record)
+    assert render_summary(record).count(f"  - {text}\n") == 2
 
 
 def table(text):
