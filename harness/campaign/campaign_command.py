@@ -36,6 +36,7 @@ from harness.campaign.steps import Step, missing_files, other_files, steps_of
 from harness.campaign.variables import keep
 from harness.cli.commands import USERS_FOLDER, shown
 from harness.cli.signals import InterruptedRun
+from harness.config.rule_checks import round_deviations
 from harness.defects import Defects
 from harness.errors import EXIT_INVALID, EXIT_SERVER, EXIT_THRESHOLD, EXIT_USAGE, EXIT_VALID, ConfigError
 from harness.files import ROOT
@@ -118,8 +119,29 @@ def _first_stop(campaign: Campaign, steps: Sequence[Step], found: Mapping[str, S
     for step in steps:
         if (one := found[step.name]).state == "lost":
             return None
-        if one.state != "done" and (stop := _mixed(campaign, step, steps, lambda of: found[of.name])):
+        if one.state != "done" and (stop := _refused(campaign, step, steps, lambda of: found[of.name])):
             return stop
+    return None
+
+
+def _refused(
+    campaign: Campaign, step: Step, steps: Sequence[Step], standing_of: Callable[[Step], Standing]
+) -> Stop | None:
+    """Why a step that is missing is not begun; None where it is."""
+    return _of_an_old_round(campaign, step) or _mixed(campaign, step, steps, standing_of)
+
+
+def _of_an_old_round(campaign: Campaign, step: Step) -> Stop | None:
+    """Servers load for minutes; only then would the run itself refuse."""
+    if not campaign.strict or step.servers is None:
+        return None
+    benchmark, _ = campaign.benchmarks[step.name.partition("/")[0]]
+    for text in round_deviations(benchmark):
+        line = (
+            f"The campaign stops before {step.name}, which would be NOT OFFICIAL: {text}; remove round from "
+            f'{campaign.file}, or write division = "open" there.'
+        )
+        return Stop(step.name, (line,))
     return None
 
 
@@ -237,7 +259,7 @@ class _Walk(msgspec.Struct):
                 continue
             if before.state == "lost":
                 return self._stopped(step, before)
-            if stop := _mixed(self.campaign, step, steps, self._standing):
+            if stop := _refused(self.campaign, step, steps, self._standing):
                 self.reasons = list(stop.lines)
                 show("", *self.reasons, file=sys.stderr)
                 return EXIT_USAGE

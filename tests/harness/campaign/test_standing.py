@@ -869,6 +869,25 @@ def test_status_says_before_which_run_a_campaign_would_stop(tmp_path, monkeypatc
     assert "STOPS" not in called(**ways[0])[1].out
 
 
+OPEN_V6_0 = "round = 'v6.0'\ndivision = 'open'\n"
+
+
+def test_a_round_that_is_over_is_refused_before_the_servers_start(tmp_path, monkeypatch, capsys):
+    """They load for minutes, and the run's own line asked to omit a flag that the campaign gives."""
+    monkeypatch.setattr(campaign_command, "require_complete", lambda campaign: None)
+    text = "servers.command = 'touch started'\noffline = { target_qps = 9.0 }\n"
+    old = CampaignOptions(file=campaign_of(tmp_path, text, "round = 'v6.0'\n").file)
+    assert campaign_command.run(old) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "stops before gpt-oss-120b/offline/trial" in line and "round v6.0" in line
+    assert line.endswith(f'; remove round from {old.file}, or write division = "open" there.')
+    assert not (tmp_path / "started").exists()
+    for top, stops in (("round = 'v6.0'\n", True), ("round = 'v6.1'\n", False), (OPEN_V6_0, False)):
+        campaign_of(tmp_path, text, top)
+        assert campaign_command.run(CampaignOptions(file=old.file, status=True)) == 0
+        assert ("STOPS" in capsys.readouterr().out) is stops
+
+
 LINE = (  # of a run against the stub server
     '{"time":"2026-11-27T08:33:13.421710Z","elapsed_s":10.1,"issued":94,"completed":89,"failed":0,'
     '"in_flight":5,"total":384,"remaining_s":30.7,"tokens_per_s":145.1,"failures":{},"ended_last_minute":89,'
