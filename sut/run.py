@@ -35,6 +35,7 @@ from harness.record.output_dir import (
     locked,
     move_aside_existing,
     prepare_dir,
+    reserve_for,
 )
 from harness.record.provenance import gather_provenance
 from harness.record.resume import (
@@ -282,11 +283,13 @@ def _started(
 
 
 def _write_first(record: RunRecord) -> None:
-    """Write the record of a run that begins. Raises ConfigError where there is no room for it."""
+    """Write the record of a run that begins. Raises ConfigError without room for it and the last one."""
     log_dir = record.plan.client.log_dir
+    path = log_dir / RUN_RECORD
     with accessing(log_dir, WRITE):
         try:
-            record.write(log_dir / RUN_RECORD)
+            record.write(path)
+            reserve_for(log_dir, path.stat().st_size)
         except OSError:
             free_reserve(log_dir)
             raise

@@ -17,7 +17,8 @@ from harness.files import hold, move_path, open_lock, require_free
 WRITE, READ = "write there", "read it"
 _RESERVE = ".reserve"
 _ASIDE = re.compile(r"(.+)\.[0-9]{8}-[0-9]{6}(-[0-9]+)?")
-_RESERVE_BYTES = 1 << 16  # several times the size of run.json
+_RESERVE_BYTES = 1 << 16  # several times the size of run.json with a few servers
+_RECORDS = 4  # first records: the last one also has each server's figures
 
 
 @contextmanager
@@ -110,6 +111,13 @@ def _fill(file: IO[bytes], log_dir: Path) -> None:
             f"--results {log_dir}: a file there shows {shown} of {_RESERVE_BYTES} bytes until it is closed, "
             "and a killed run would leave none; choose another folder (rclone mount: --vfs-cache-mode writes)"
         )
+
+
+def reserve_for(log_dir: Path, first_bytes: int) -> None:
+    """Reserve more where the first record of a run is large, as with many servers. Raises OSError."""
+    if (more := _RECORDS * first_bytes - _RESERVE_BYTES) > 0:
+        with (log_dir / _RESERVE).open("ab") as reserve:
+            reserve.write(bytes(more))
 
 
 def free_reserve(log_dir: Path) -> None:

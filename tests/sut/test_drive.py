@@ -17,13 +17,14 @@ from tests.runs import quick_conf, small_dataset
 from tests.stub import StubServer
 
 
-def plan_of(folder, server):
+def plan_of(folder, server, **more):
     options = RunOptions(
         input_file=small_dataset(folder)[0],
         server_url=server.url,
         user_conf=folder / "quick.conf",
         output_dir=folder / "results",
         max_new_tokens=8,
+        **more,
     )
     return resolve_plan(options)
 
@@ -65,6 +66,26 @@ def test_a_folder_that_is_removed_before_the_first_query_gets_none(tmp_path, mon
         assert len(server.requests) == 1  # the trial
     assert record.verdict.reasons[0].endswith(" was removed or replaced during the run")
     assert "Failed to open" not in capfd.readouterr().err
+
+
+def test_a_large_record_has_room_on_a_full_disk(tmp_path):
+    """With hundreds of servers the one with the verdict is larger than all that is kept for a few."""
+    quick_conf(tmp_path)
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"note": "a" * 40_000}))
+    sizes = []
+
+    def look(request):
+        names = ("run.json", ".reserve")
+        if request.index:  # after the trial
+            sizes.append([(plan.client.log_dir / name).stat().st_size for name in names])
+        return True
+
+    with StubServer(gate=look) as server:
+        plan = plan_of(tmp_path, server, generation_config=config)
+        assert run(plan).verdict.result == "VALID"
+    record, reserve = sizes[0]
+    assert 1 << 16 < 4 * record <= reserve
 
 
 def test_a_change_of_answers_that_was_told_while_a_run_lasted_is_in_its_record(tmp_path, monkeypatch):
