@@ -54,7 +54,7 @@ class RunVerdict(msgspec.Struct, frozen=True):
     """why it is not `VALID`"""
     complete: bool = False
     """every query has its complete answer and LoadGen reported no error: an INVALID run is then only too slow
-    or too short"""
+    or too short, or a clock was set"""
 
     @property
     def ended_by(self) -> tuple[str, ...]:
@@ -93,6 +93,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     tokens_per_s: float | None
     """per second of `duration_ns`"""
     output_tokens: int
+    """of all answers, also those of an earlier attempt"""
     isl_mean: float | None
     """tokens of a prompt"""
     osl_mean: float | None
@@ -235,7 +236,8 @@ class EncodedAnswers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One run: ``verdict`` and the fields after ``ended`` stay empty while it lasts."""
+    """One run: ``ended`` and the fields after it stay empty while it lasts, but for the tokenizer in
+    ``encoded``, and for ``warnings`` that were known before."""
 
     plan: RunPlan
     """what was to run"""
@@ -271,18 +273,22 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     loadgen_messages: tuple[str, ...] = ()
     """LoadGen's own errors and warnings, the most frequent ones"""
     settings_in_force: dict[str, Any] | None = None
-    """settings, mode and generated queries as LoadGen's detail log has them after the run; a difference to
-    `plan.loadgen_settings` makes the run INVALID"""
+    """what LoadGen made of its settings for the scenario, by the names of its detail log (in Offline
+    `min_query_count` is 1), its mode and generated queries; where the settings that the log has as requested
+    differ from `plan.loadgen_settings`, the run is INVALID"""
     client_cpu_s: float | None = None
     """CPU seconds of LoadGen's process and the workers during the test"""
     client_load: ClientLoad | None = None
     client_share: Distribution | None = None
-    """time in ns that the client added to each token report: arrival of the bytes to the call of LoadGen"""
+    """time in ns that the client added to each token report: arrival of the bytes to the call of LoadGen. Of
+    answers that come as text `encoded.delay` has the ends; in accuracy runs their first tokens are reported
+    with these, and count from there"""
     encoded: EncodedAnswers | None = None
     """`null` where answers have ids"""
     schedule_lag_mean_ns: float | None = None
     """LoadGen's scheduled time to its call of the issue callback, on average: its mean TTFT less ours; `null`
-    where a query failed. It includes the few µs of the call in which LoadGen stamps the first token"""
+    where LoadGen gives none (Offline, accuracy runs) and where a query failed. It includes the few µs of the
+    call in which LoadGen stamps the first token"""
     network: dict[str, ReplicaNetwork] = {}
     """by server URL"""
     balance: ReplicaBalance | None = None
@@ -296,7 +302,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     """reasons to distrust the numbers, such as a saturated client"""
     files: dict[str, str] = {}
-    """the other files of the run, by name"""
+    """paths of run.json, requests.parquet, LoadGen's summary and, of an accuracy run, its accuracy log"""
     accuracy_log_sha256: str = ""
     """of LoadGen's accuracy log as the run left it; "" where it has no answers"""
 
