@@ -26,9 +26,10 @@ from harness.errors import ConfigError
 
 VERIFY = "verify"
 ALL_TESTS = "all"
-_CODES = (
-    "Exit codes: 0 test passed, 5 test failed, 2 usage, config, dataset or unusable logs, 3 server, "
+_CODES, _VERIFY_CODES = (
+    f"Exit codes: 0 test passed, 5 test failed, 2 usage, config, dataset or unusable logs, {server}"
     f"4 the run is INVALID or has failures, {SIGNAL_CODES}."
+    for server in ("3 server, ", "")
 )
 _FOR_TEST = re.compile(r"(TEST\d\d)=(.+)")
 _RUN_GROUPS = {"server": SERVER, "deadlines and failures": (*FAILURES, "stop_when_lost"), "run": RUN}
@@ -146,7 +147,7 @@ def build_verify_parser() -> argparse.ArgumentParser:
         prog=f"{called('run_compliance.py')} verify",
         synonyms=SYNONYMS,
         description="Verify the logs of a compliance run, of this harness or another.",
-        epilog=_CODES,
+        epilog=_VERIFY_CODES,
     )
     groups = {
         "": ("test", "log_dir", "output_dir"),

@@ -166,7 +166,11 @@ def mlperf_conf_flag() -> Any:
 
 def restart_flag(what: str) -> Any:
     """The field that begins anew where the same command would continue."""
-    return flag(f"begin anew; the earlier {what} is moved aside, never deleted", default=False)
+    return flag(
+        f"begin anew where an earlier {what} would be continued, or is complete; it is moved aside, never "
+        "deleted",
+        default=False,
+    )
 
 
 def resume_flag(what: str) -> Any:
@@ -248,7 +252,7 @@ class ClientOptions:
         "override max_new_tokens of the generation parameters", default=None, metavar="N"
     )
     stream: Stream = flag(
-        "stream answers token by token; auto: except in offline, where no token times are measured "
+        "stream answers token by token; auto: where token times are measured, so not in offline and eval "
         "(default: %(default)s)",
         default="auto",
     )
@@ -287,8 +291,8 @@ class ClientOptions:
         "client worker processes (default: chosen from the cores and the load)", default=None, metavar="N"
     )
     max_concurrency: int | None = flag(
-        "maximum number of requests in flight, over all replicas (default: in offline twice the "
-        "number that the servers run at once, otherwise unlimited)",
+        "maximum number of requests in flight, over all replicas (default: in server and interactive "
+        "unlimited, otherwise twice the number that the servers run at once; single-stream has one)",
         default=None,
         metavar="N",
     )
@@ -299,7 +303,10 @@ class ClientOptions:
         metavar="TIME",
     )
     first_token_timeout: float | None = flag(
-        "time limit of its first token (default: only --timeout)", default=None, type=duration, metavar="TIME"
+        "time limit of the first token of a streamed answer (default: only --timeout)",
+        default=None,
+        type=duration,
+        metavar="TIME",
     )
     stall_timeout: float | None = flag(
         f"time limit between two events of a streamed answer (default: {STALL_S:g}s)",
@@ -308,19 +315,20 @@ class ClientOptions:
         metavar="TIME",
     )
     progress_timeout: float | None = flag(
-        f"end the run when no data arrives for this time (default: {PROGRESS_S:g}s)",
+        "end the run when no data arrives for this time and, where answers are not streamed, no server is "
+        f"seen to work (default: {PROGRESS_S:g}s)",
         default=None,
         type=duration,
         metavar="TIME",
     )
     retries: int = flag(
-        "retry a query up to N times if the server accepted no byte of it; with --accuracy after any "
-        "failure (default: %(default)d)",
+        "retry a query up to N times if the server accepted no byte of it; in accuracy runs, eval and "
+        "prompts after any failure (default: %(default)d)",
         default=0,
         metavar="N",
     )
     fail_fast: bool | None = flag(
-        f"end the run after {FAILURES_OF_ACCURACY} failures (default with --accuracy and in prompts; in peak "
+        f"end the run after {FAILURES_OF_ACCURACY} failures (default in accuracy runs and prompts; in peak "
         "after the first; otherwise when all queries fail or no server works any more); --no-fail-fast: "
         "failures never end it",
         default=None,
@@ -371,7 +379,7 @@ class RunOptions(ClientOptions):
     )
     report: bool = flag("leave out report.html, the page that shows the run", default=True)
     stop_when_lost: bool = flag(
-        "end the run as soon as it can no longer become VALID; exit code 4", default=False
+        "end a performance run as soon as it can no longer become VALID; exit code 4", default=False
     )
 
     def __post_init__(self) -> None:

@@ -99,7 +99,10 @@ class EvaluationOptions:
         metavar="FILE",
     )
     verbose: bool = flag("include the grade of every sample in --output", default=False)
-    mode: Rules = flag("rules to grade by, exact_match is official (%(default)s)", default="both")
+    mode: Rules = flag(
+        "rules to grade by; only official makes the score of a submission (default: %(default)s)",
+        default="both",
+    )
     num_lcb_workers: int | None = flag(
         "number of processes for programs, or for comparing texts (default: cores of this process)",
         "--num-workers",
