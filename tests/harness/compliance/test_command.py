@@ -8,8 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from harness.compliance import compliance_command
+from harness.compliance.base import TestResult
 from harness.compliance.registry import find_test
-from harness.compliance.verify import VerifyRequest
+from harness.compliance.verify import VerifyRequest, VerifyResult
 from harness.config.benchmark import load_benchmark
 from harness.errors import ConfigError
 from tests.harness.compliance.program import (
@@ -242,6 +243,23 @@ def test_a_test_is_run_again_unless_it_has_passed(passed, errors, again, monkeyp
     found = SimpleNamespace(result=SimpleNamespace(passed=passed), errors=errors)
     monkeypatch.setattr(compliance_command, "verify", lambda _: found)
     assert compliance_command._has_passed(SimpleNamespace(request=None), None) is not again
+
+
+SHORT = ("it is short",)
+
+
+@pytest.mark.parametrize(("own", "deviations"), [(True, ()), (True, SHORT), (False, SHORT)])
+def test_why_a_result_is_not_official_is_said_once(own, deviations, tmp_path, capsys):
+    """A run that was just made has named its deviations; that --rehearsal was given is none of them."""
+    benchmark = load_benchmark("gpt-oss-120b")
+    test = find_test(benchmark, "TEST09")
+    settings = test.audit_config(None, "Offline")
+    request = VerifyRequest(benchmark, test, settings, tmp_path, references=None, official=False, own=own)
+    found = VerifyResult(TestResult(True, "", "", ""), (), (), test.dataset.samples, deviations)
+    compliance_command._conclude(request, found, None)
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("NOT OFFICIAL: ")]
+    wanted = deviations or ("--rehearsal was given",)
+    assert said == [f"NOT OFFICIAL: {each}" for each in wanted if not (own and deviations)]
 
 
 def test_a_test_whose_logs_are_gone_is_run_again(tmp_path):
