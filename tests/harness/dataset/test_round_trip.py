@@ -137,9 +137,11 @@ def test_messages_and_the_fields_of_their_requests(monkeypatch):
     )
 
 
-def test_rows_of_different_effort_cannot_share_a_run():
+def test_rows_of_different_effort_or_date_cannot_share_a_run():
     with pytest.raises(DatasetError, match=r'\(row 1\).*"high".* row 0 .*"low".*completions-text'):
         of_texts(harmony("a"), harmony("b", effort="high"), harmony("c"), api="chat")
+    with pytest.raises(DatasetError, match=r'\(row 1\).*"date":"2026-01-02".* row 0 .*"date":"2026-01-01"'):
+        of_texts(harmony("a"), harmony("b", today="2026-01-02"), api="chat")
 
 
 def test_a_prompt_that_no_template_gives():
