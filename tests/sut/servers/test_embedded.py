@@ -267,10 +267,12 @@ def test_the_model_is_written_once_by_two_processes_and_always_the_same(tmp_path
 def test_where_the_log_and_the_model_are(tmp_path, monkeypatch, may_be_written):
     """Users of one checkout that only its owner may change have them in their own cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr("sut.drive.os.access", lambda path, mode: may_be_written)
+    monkeypatch.setattr("sut.drive.os.access", lambda path, mode: may_be_written and path.exists())
     own = structs.replace(load_benchmark("gpt-oss-120b"), embedded_model="own.gguf")
-    log = engine_of(own, slots=1, context=8).log_path
-    assert log.parent == (CACHE if may_be_written else tmp_path / "mlperf-llm-harness")
+    for cache in (CACHE, tmp_path / "of a new checkout"):
+        monkeypatch.setattr(drive, "_CACHE", cache)
+        log = engine_of(own, slots=1, context=8).log_path
+        assert log.parent == (cache if may_be_written else tmp_path / "mlperf-llm-harness")
 
 
 @pytest.mark.parametrize(("tokens", "warned"), [(10_240, True), (128, False)])
@@ -282,6 +284,17 @@ def test_long_answers_are_announced_before_they_cost_minutes(monkeypatch, caplog
     with drive.serving_urls(plan, SimpleNamespace(longest=lambda limit: limit)) as (urls, _):
         assert urls == (URL,)
     assert any("--max-new-tokens 32" in text for text in caplog.messages) == warned
+
+
+def test_what_fails_at_an_engine_that_has_died_is_its_death(monkeypatch):
+    """A refused connection would be said of a server that is up."""
+    plan = SimpleNamespace(backend="embedded", benchmark=None, parameters=SimpleNamespace(max_new_tokens=1))
+    samples = SimpleNamespace(longest=lambda limit: limit)
+    for death, said in (("", "refused"), ("the engine was killed", "killed")):
+        engine = SimpleNamespace(url=URL, death=lambda death=death: death)
+        monkeypatch.setattr(drive, "engine_of", lambda *words, engine=engine: nullcontext(engine))
+        with pytest.raises(ServerError, match=said), drive.serving_urls(plan, samples):
+            raise ServerError("connection refused")
 
 
 def test_an_unusable_cache_directory_is_a_config_error(tmp_path):
