@@ -135,6 +135,7 @@ def test_a_log_cut_at_any_byte_gives_what_is_whole(tmp_path: Path):
         "[{},{}}]",
         "{}]{}",
         "]{}{}",
+        "x[{},{}]",
         "[{},{}{",
     ],
 )

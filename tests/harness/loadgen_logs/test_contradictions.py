@@ -105,6 +105,8 @@ def test_the_summary_of_another_scenario_is_one_line(folder_of):
     assert list(disagreements(read(server)[1], read(offline)[0])) == [
         "Scenario is Server in the summary, Offline in the detail log"
     ]
+    for scenario in ("MultiStream", None):  # that none of these benchmarks has
+        assert list(disagreements(read(server)[1], detail_of(server, effective_scenario=scenario))) == []
 
 
 @pytest.mark.parametrize(("benchmark", "scenario"), EACH)

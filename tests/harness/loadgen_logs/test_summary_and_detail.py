@@ -1,9 +1,12 @@
 """LoadGen's logs: real submissions of MLPerf v6.0, and small runs of LoadGen 6.0.17 (tests/data/loadgen)."""
 
+import math
+
 import pytest
 
 from harness.loadgen_logs import summary_and_detail
 from harness.loadgen_logs.summary_and_detail import (
+    LoadgenDetail,
     parse_summary,
     printed,
     read_detail,
@@ -167,6 +170,7 @@ def test_every_cut_is_noticed():
     """A log cut anywhere before its last line is never taken for a whole one."""
     text = (RECORDED / "offline_errors/mlperf_log_summary.txt").read_text()
     last_line = text.index("4 ERRORS")
+    assert parse_summary("").problem == "empty"
     for end in range(last_line + 1):
         assert parse_summary(text[:end]).problem in ("empty", "cut short")
 
@@ -231,6 +235,23 @@ BELOW_ZERO = """\
 def test_a_figure_that_is_no_number_is_none(number):
     """As C++ prints the rate of a run without time."""
     assert parse_summary(f"Tokens per second: {number}\n").figures == {"Tokens per second": None}
+
+
+@pytest.mark.parametrize("value", [1e300, -1e300, math.inf, True, "3", None])
+def test_a_row_that_is_no_number_of_loadgens_is_none(value):
+    """An edited log may have any; what a number is computed with must not end the reader."""
+    row = {"generated_query_count": value, "generated_samples_per_query": 1}
+    found = LoadgenDetail(row, {}, {})
+    assert (found.number("generated_query_count"), found.samples_issued) == (None, None)
+    found = LoadgenDetail({"generated_query_count": 3, "generated_samples_per_query": value}, {}, {})
+    assert (found.number("generated_query_count"), found.samples_issued) == (3, None)
+
+
+@pytest.mark.parametrize(("text", "limit"), [("3000000000", 3_000_000_000), ("0", None), ("9" * 5000, None)])
+def test_a_limit_is_what_an_integer_can_hold(text, limit):
+    """Python makes no number of more than 4300 digits."""
+    summary = f"Test Parameters Used\nttft_latency (ns) : {text}\n"
+    assert parse_summary(summary).limit_ns("TTFT") == limit
 
 
 def test_a_time_below_zero_is_none():
