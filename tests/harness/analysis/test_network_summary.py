@@ -20,6 +20,7 @@ NONE = structs.replace(
 
 def test_line():
     assert network_line({}) == network_line({"a": NONE}) == ""
+    assert network_line({"a": structs.replace(NONE, rtt_min_ns=40_000)}) == ""  # no connection was made
     assert network_line({"a": FAR, "b": NONE}) == (
         "round trip 40.00 ms, connecting 40.30 ms (at most 1043), 7 queries waited for it, "
         "0 of 5,000 segments sent again, 0 of 90,000 received after a gap"
@@ -40,7 +41,7 @@ def test_line():
 def test_warning(again, gaps, numbers):
     texts = list(network_warnings({"http://a": structs.replace(NEAR, retransmitted=again, gaps=gaps)}))
     assert len(texts) == bool(numbers)
-    assert all(number in texts[0] for number in numbers)
+    assert all(number in texts[0] and "servers, most at" not in texts[0] for number in numbers)
 
 
 def test_where_the_first_token_was():
@@ -80,6 +81,9 @@ def test_first_tokens_that_something_holds_back(here_ms, there_s, count, warned)
     assert len(texts) == warned
     assert all(re.search("383.0 ms .* came after 13944 ms: a proxy", text) for text in texts)
     as_text = EncodedAnswers(tokenizer="o200k_harmony", tokenizer_sha256="")
+    for changes in ({"ttft": None}, {"issue_delay": None}, {"completed": 0}):
+        other = structs.replace(record, statistics=structs.replace(stats, **changes))
+        assert not list(held_back_warnings(other))
     assert not list(held_back_warnings(structs.replace(record, encoded=as_text)))
 
 
@@ -91,6 +95,7 @@ def test_first_tokens_that_something_holds_back(here_ms, there_s, count, warned)
         (40, [10, 11], 21.2, "20 of 20 answers came in pieces, the first one with 10 tokens"),  # HAProxy 2.8
         (120, [22, 22], 21.2, "20 of 20 answers came in pieces, the first one with 22 tokens"),  # nginx 1.22
         (40, [40, 40], 0.0, "20 of 20 answers came in one event"),
+        (40, [40, 1], 20.0, ""),  # half of them
         (40, [1, 2], 21.0, ""),  # nginx 1.22 before servers that send chunks
         (60, [1, 1], 26.7, ""),  # llama.cpp itself
         (40, [12, 12], 0.4, ""),  # so fast that a read finds many

@@ -177,6 +177,7 @@ def test_the_percentiles_of_a_replica_are_of_its_own_answers():
         own = rows[rows["replica"] == number]
         tpot = np.sort((own["last_byte_ns"] - own["first_token_ns"]) // 1000)
         assert (found.tpot_p50, found.tpot_p99) == (tpot[len(own) // 2], tpot[int(0.99 * len(own))])
+        assert found.ttft_p99 == 10**9
 
 
 @pytest.mark.parametrize(

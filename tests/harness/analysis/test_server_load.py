@@ -129,6 +129,9 @@ def test_the_first_name_counts(tmp_path):
     assert load.levels["kv_use"].max == 0.5
 
 
+DRAFTED = "vllm:spec_decode_num_draft_tokens_total %d\nvllm:spec_decode_num_accepted_tokens_total %d"
+
+
 @pytest.mark.parametrize(
     ("rounds", "scenario", "words"),
     [
@@ -154,14 +157,17 @@ def test_the_first_name_counts(tmp_path):
         ),
         ([f"{WAITING} 4"] * 10, Scenario.SERVER, ["100%", "4.0"]),
         ([f"{WAITING} 4"] * 10, Scenario.OFFLINE, None),
-        ([f"{WAITING} 0"] * 8 + [f"{WAITING} 4"] * 2, Scenario.OFFLINE, ["80%", "--max-concurrency"]),
+        ([f"{WAITING} 0"] * 8 + [f"{WAITING} 4"] * 2, Scenario.OFFLINE, [" 80%", "--max-concurrency"]),
         ([f"{WAITING} 0"] * 10, Scenario.SERVER, None),
         ([f"{WAITING} 4"] * 5, Scenario.SERVER, None),  # too short
         ([steps(plain=n) for n in range(10)], Scenario.SERVER, None),  # has none at all
         ([steps(graph=3 * n, plain=n) for n in range(10)], Scenario.SERVER, ["25%", "-max-bs-decode"]),
+        ([steps(graph=99 * n, plain=n) for n in range(10)], Scenario.SERVER, None),
         (["sglang:spec_accept_length 2.5"] * 10, Scenario.SERVER, ["2.50"]),
         (['gpu_slowed{gpu="0"} 1\ngpu_slowed{gpu="1"} 0'] * 10, Scenario.SERVER, ["50%"]),
         (["gpu_slowed 0\ngpu_power_limited 1"] * 10, Scenario.SERVER, ["100%", "power limit"]),
+        (["gpu_slowed 0\ngpu_power_limited 0.01"] * 10, Scenario.SERVER, None),
+        ([DRAFTED % (704 * n, 420 * n) for n in range(10)], Scenario.INTERACTIVE, ["60% of the drafted"]),
     ],
 )
 def test_notes(tmp_path, rounds, scenario, words):

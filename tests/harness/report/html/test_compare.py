@@ -77,7 +77,9 @@ def test_figures_are_those_of_all_queries(base):
     ordered = np.sort(ttft)
     assert found["TTFT p99, ms"].value == pytest.approx(ordered[int(0.99 * len(ordered))] * 1e3)
     assert found["TTFT p99, ms"].resampled.min() <= found["TTFT p99, ms"].value
-    assert found["tokens/s"].value == pytest.approx(base.queries.osl.sum() / base.queries.span)
+    rate = base.queries.osl.sum() / base.queries.span
+    assert found["tokens/s"].value == pytest.approx(rate)
+    assert found["tokens/s"].resampled.mean() == pytest.approx(rate, rel=0.01)
 
 
 def test_a_short_run_has_no_interval(tmp_path):
@@ -207,6 +209,9 @@ def test_changed_samples(base, tmp_path, first, second, to_wrong, to_right, chan
     changed = changed_samples(*runs)
     assert (changed.to_wrong, changed.to_right) == (tuple(to_wrong), tuple(to_right))
     assert changed.chance == pytest.approx(chance, rel=1e-3)
+    assert changed.verdict == ("differs" if chance < 0.05 else "no difference shown")
+    records.score(runs[1].folder, right={"official": f"{second}1"})  # of a dataset with one sample more
+    assert changed_samples(*runs) is None
 
 
 def test_the_first_line_says_whether_runs_are_comparable(tmp_path, capsys, monkeypatch):
@@ -265,6 +270,16 @@ def test_the_rate_is_the_first_of_the_settings_that_differ(base, changes, said):
     assert summary(base, of_record(base, with_plan(ENDED, **changes)), [], "new", "old").endswith(
         f"; {said}."
     )
+
+
+def test_another_package_is_named_behind_the_settings(base):
+    packages = ENDED.provenance.packages | {"numpy": "9"}
+    other = replace(ENDED, provenance=replace(ENDED.provenance, packages=packages))
+    numpy = f"numpy {ENDED.provenance.packages['numpy']} -> 9"
+    assert summary(base, of_record(base, other), [], "new", "old").endswith(f"; since {numpy}.")
+    other = replace(other, servers=(replace(other.servers[0], context_length=77), *other.servers[1:]))
+    said = summary(base, of_record(base, other), [], "new", "old")
+    assert "; since context_length " in said and said.endswith(" -> 77 and 1 more difference below.")
 
 
 @pytest.mark.parametrize(
