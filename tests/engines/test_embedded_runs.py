@@ -73,6 +73,24 @@ def test_deepseek(scenario, tmp_path):
     assert figures["tokens_per_sample"] == sum(map(len, answers.values())) / 32
 
 
+@pytest.mark.engine
+@pytest.mark.parametrize("api", ["completions-text", "chat"])
+@pytest.mark.parametrize(
+    ("benchmark", "dataset"),
+    [("gpt-oss-120b", ACCURACY), ("deepseek-r1", QUESTIONS), ("llama3.1-8b", NEWS)],
+)
+def test_prompts_as_text(benchmark, dataset, api, tmp_path):
+    """The server makes the ids of the dataset of them; llama3.1-8b's prompts have no chat template."""
+    flags = ("--benchmark", benchmark, "--accuracy", "--input-file", dataset, "--max-samples", 8)
+    run = embedded(tmp_path, *flags, "--api", api)
+    if (benchmark, api) == ("llama3.1-8b", "chat"):
+        assert (run.code, "starting the embedded engine" in run.stderr) == (2, False)
+        assert run.stderr.endswith("; --api completions-text sends complete prompts\n")
+        return
+    assert run.code == 0, run.stdout + run.stderr
+    assert sorted(run.accuracy_log) == list(range(8))
+
+
 def scored(folder, benchmark, sample, tokenizer, **settings):
     """The answers to a sample, and what the evaluator prints, by the command that the run printed.
 

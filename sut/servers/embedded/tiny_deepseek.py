@@ -22,6 +22,10 @@ VOCABULARY_SIZE = 129280
 
 _TOKENIZER = ROOT / "datasets" / "samples" / "r1_sample_tokenizer.json"
 _BEGIN, _END = "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"
+_CHAT_TEMPLATE = (
+    "{{ bos_token }}{% for message in messages %}<｜User｜>{{ message['content'] }}{% endfor %}"
+    "<｜Assistant｜>"
+)
 _ANSWER = ("Ċ", "ANSWER", ":", "Ġ")  # as byte pairs: a line break and "ANSWER: "
 _LETTERS = "ABCDEFGHIJ"
 _THOUGHT = 40  # stages; each word skips none to _SKIPPED of them
@@ -34,7 +38,7 @@ _PULL = 2.0  # the stage's weight: more than the largest sum of the random half
 def write(path: Path) -> None:
     """Write the model to ``path``: 37 MB."""
     tokenizer = tiny_llama.read_tokenizer(_TOKENIZER)
-    vocabulary = Vocabulary(tokenizer, VOCABULARY_SIZE, _BEGIN, _END)
+    vocabulary = Vocabulary(tokenizer, VOCABULARY_SIZE, _BEGIN, _END, _CHAT_TEMPLATE)
     tiny_llama.write_model(path, "tiny-random-deepseek", vocabulary, _tensors(tokenizer))
 
 

@@ -11,6 +11,7 @@ import gguf
 import numpy as np
 
 from harness.dataset import tokenizer
+from harness.dataset.chat_messages import HARMONY_SYSTEM
 from harness.dataset.model_tokenizer import spell
 from sut.servers.embedded.gguf_model import (
     Array,
@@ -24,11 +25,21 @@ from sut.servers.embedded.gguf_model import (
 
 _SIZES = Sizes(head=32, feed_forward=64)
 _EXPERTS, _EXPERTS_USED = 4, 2
+_SYSTEM = HARMONY_SYSTEM.format(today="{{ strftime_now('%Y-%m-%d') }}", reasoning="{{ reasoning_effort }}")
+# What a question needs of gpt-oss's own, without "<|channel|>": llama.cpp, which knows gpt-oss by that, would
+# refuse answers that have no channels.
+_CHAT_TEMPLATE = (
+    f"<|start|>system<|message|>{_SYSTEM}<|end|>"
+    "{% for message in messages %}<|start|>{{ message['role'] }}<|message|>{{ message['content'] }}<|end|>"
+    "{% endfor %}<|start|>assistant"
+)
 
 
 def write(path: Path) -> None:
     """Write the model to ``path``: 65 MB, about 3 seconds."""
-    write_out(new_file(path), _tensors())
+    writer = new_file(path)
+    writer.add_chat_template(_CHAT_TEMPLATE)
+    write_out(writer, _tensors())
 
 
 def new_file(path: Path, kind: Callable[[bytes], gguf.TokenType] = kind_of) -> gguf.GGUFWriter:

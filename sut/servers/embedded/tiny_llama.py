@@ -1,8 +1,9 @@
 """Writes a tiny Llama with random weights, and the vocabulary of llama3.1-8b's sample, as a GGUF file.
 
 The special tokens have the ids of Llama 3.1. Those between the sample's 1,500 tokens and them are never
-answered: a stand-in for Llama's vocabulary, which is Meta's. The same code always gives the same bytes; a
-change of them, or of the sample's tokenizer, needs another version in tiny_models.py.
+answered: a stand-in for Llama's vocabulary, which is Meta's. A text gets the ids of the sample's tokenizer,
+after the token that begins a prompt. The same code always gives the same bytes; a change of them, or of the
+sample's tokenizer, needs another version in tiny_models.py.
 """
 
 from collections.abc import Iterable, Iterator
@@ -66,6 +67,7 @@ class Vocabulary(msgspec.Struct, frozen=True):
     """The token at the beginning of a prompt."""
     end: str
     """The token at the end of an answer."""
+    chat_template: str = ""
 
 
 def write(path: Path) -> None:
@@ -106,10 +108,13 @@ def _describe_tokenizer(writer: gguf.GGUFWriter, vocabulary: Vocabulary) -> None
             kinds[number] = kind_of(unspell(name))
     for token in tokenizer.added_tokens:
         kinds[token.id] = gguf.TokenType.CONTROL if token.special else gguf.TokenType.USER_DEFINED
-    describe_vocabulary(writer, "llama-bpe", names, kinds, tokenizer.model.merges)
+    # The samples' tokenizers split a text as GPT-2's does, not as those of Llama and DeepSeek.
+    describe_vocabulary(writer, "gpt-2", names, kinds, tokenizer.model.merges)
     writer.add_bos_token_id(ids[vocabulary.begin])
     writer.add_eos_token_id(ids[vocabulary.end])
-    writer.add_add_bos_token(False)
+    writer.add_add_bos_token(True)  # as servers of the real model do
+    if vocabulary.chat_template:
+        writer.add_chat_template(vocabulary.chat_template)
 
 
 def _tensors(tokenizer: Tokenizer) -> Iterator[tuple[str, Array]]:

@@ -15,12 +15,14 @@ from types import SimpleNamespace
 
 import httpx
 import psutil
+import pyarrow.parquet as pq
 import pytest
 from msgspec import structs
 
 from harness.config.benchmark import load_benchmark
 from harness.config.choices import available_benchmarks
 from harness.dataset import tokenizer
+from harness.dataset.model_tokenizer import load_tokenizer
 from harness.errors import ConfigError, ServerError
 from sut import drive
 from sut.drive import engine_of
@@ -31,7 +33,7 @@ from sut.servers.embedded.tiny_models import model_for, tiny_model
 from sut.wire.llamacpp import NEUTRAL
 from tests.faults.going import alive
 from tests.kit import wait_until, wire_of
-from tests.runs import ROOT
+from tests.runs import ROOT, SAMPLES
 
 CACHE = ROOT / ".cache"
 URL = "http://127.0.0.1:1"
@@ -66,6 +68,50 @@ def complete(url: str, prompt: list[int], **parameters) -> list[dict]:
 def test_llama_cpp_reads_the_vocabulary_as_openai_does(engine, text):
     ids = tokenizer.encode(text)
     assert httpx.post(f"{engine.url}/tokenize", json={"content": text}).json()["tokens"] == ids
+
+
+# Texts that tokenizers split in different ways.
+HARD = [
+    "",
+    "   \n\n\n  \t\t \r\n\r\n x  y   z    ",
+    "a\u00a0\u00a0b\u2003c\u3000d\u200b\u200de\ufefff",
+    "1234567890 12 345.678 ١٢٣ ² ½ Ⅷ 1a2b3c 2026-01-01",
+    "I'll we've they're can't it's I'D WE'VE you'Re o'clock ''s 's don\u2019t",
+    "!!!??? ...--- (a)[b]{c}<d> #$%^&*_+=|\\~`\"';:,./ -->",
+    "e\u0301 नमस्ते ไทย العربية עברית 한국어 中文 \U00010348 🇨🇭👩‍🔬 ﬁ \u210c Å ǅ",
+    "CamelCaseIDs snake_case kebab-case ALL\x00\x01\x7f\x1b[0m",
+    "<|begin_of_text|>a<|eot_id|>b <|end_of_text|>  <|nope|><|unused_2000|> <|python_tag|><|eom_id|>\n",
+    "<think>x</think>\n\n<｜User｜>q<｜Assistant｜><｜end▁of▁sentence｜> <｜begin▁of▁sentence｜><|User|>",
+]
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(
+    ("name", "sample", "begin"), [("tiny-llama", "cnn_sample", 128000), ("tiny-deepseek", "r1_sample", 0)]
+)
+def test_a_text_has_the_ids_of_the_samples_tokenizer(name, sample, begin, tmp_path):
+    """Those of ``tokenizers`` for the file that the evaluator decodes with."""
+    known = load_tokenizer(SAMPLES / f"{sample}_tokenizer.json")
+    texts = [*HARD, *texts_of(sample)]
+    model = tiny_model(name, CACHE).path
+    with EmbeddedEngine(model, log_dir=tmp_path, slots=1) as running, httpx.Client() as client:
+        given = [tokenized(client, running.url, text) for text in texts]
+    assert given == [[begin, *known.encode(text, add_special_tokens=False).ids] for text in texts]
+
+
+def texts_of(sample: str) -> list[str]:
+    """Every text of a sample's rows."""
+    if (file := SAMPLES / f"{sample}.json").exists():
+        rows = json.loads(file.read_text())
+    else:
+        rows = pq.read_table(SAMPLES / f"{sample}.parquet").to_pylist()
+    return [value for row in rows for value in row.values() if isinstance(value, str)]
+
+
+def tokenized(client: httpx.Client, url: str, text: str) -> list[int]:
+    """As for the prompt of a completion."""
+    body = {"content": text, "add_special": True, "parse_special": True}
+    return client.post(f"{url}/tokenize", json=body).json()["tokens"]
 
 
 @pytest.mark.engine
@@ -181,7 +227,7 @@ def test_the_log_of_another_user_is_left_to_that_user(tmp_path, monkeypatch):
 
 
 def test_a_model_that_another_user_wrote_under_a_strict_umask_names_the_remedy(tmp_path, monkeypatch):
-    (tmp_path / "tiny-gpt-oss-v1.gguf").write_bytes(b"")
+    (tmp_path / "tiny-gpt-oss-v2.gguf").write_bytes(b"")
     monkeypatch.setattr("os.access", lambda path, mode: False)
     with pytest.raises(ConfigError, match=r"not read it; let the owner run chmod a\+r "):
         tiny_model("tiny-gpt-oss", tmp_path)
