@@ -15,7 +15,7 @@ import msgspec
 
 from harness.dataset import pickled_frame
 from harness.errors import DatasetError, explained
-from harness.files import COMPRESSED, PARQUET_SUFFIXES, PICKLE_SUFFIXES
+from harness.files import COMPRESSED, GIT_LFS_POINTER, PARQUET_SUFFIXES, PICKLE_SUFFIXES
 from harness.text import one_line
 
 if TYPE_CHECKING:
@@ -175,13 +175,10 @@ def open_table(path: Path) -> Table:
     content = _content(path)
     suffix = path.suffix.lower()
     named = next((name for name, kind in _FORMATS.items() if suffix in kind.suffixes), None)
+    if content not in _FORMATS:
+        raise DatasetError(f"{path}: holds {content}; download or make it again")
     if named and content != named:
         raise DatasetError(f"{path}: named like a {named} file, but holds {content}; download or rename it")
-    if content not in _FORMATS:
-        expected = ", ".join(suffix for kind in _FORMATS.values() for suffix in kind.suffixes)
-        raise DatasetError(
-            f"{path}: holds {content}, suffix {suffix or 'missing'!r}, expected one of {expected}"
-        )
     return _FORMATS[content].open(path)
 
 
@@ -201,6 +198,8 @@ def _content(path: Path) -> str:
     for start, what, remedy in COMPRESSED:
         if head.startswith(start):
             raise DatasetError(f"{path} {what}; {remedy}")
+    if head.startswith(GIT_LFS_POINTER):
+        raise DatasetError(f"{path} is a git-lfs pointer in place of the file; run git lfs pull")
     if head.startswith(_PARQUET_MAGIC):
         if tail != _PARQUET_MAGIC:
             raise DatasetError(
