@@ -14,6 +14,8 @@ from harness.cli.commands import recorded
 from harness.text import utc
 
 _RESTART, _RESUME = "--restart", "--resume"
+# Of a remedy. Most commands that meet it were printed with the second flag, which contradicts the first.
+MOVES_ASIDE = f"add {_RESTART} (and no {_RESUME}), which moves"
 
 
 class FirstLine(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ from harness.loadgen_logs.integrity import damage
 from harness.record.answer_log import SavedAnswer, read_saved_answers
 from harness.record.journal import ANSWERS_FILE
 from harness.record.output_dir import READ, accessing, aside_of
-from harness.record.repeated import FirstLine, resuming_command, run_of
+from harness.record.repeated import MOVES_ASIDE, FirstLine, resuming_command, run_of
 from harness.record.run_record import EncodedAnswers, RunRecord
 from harness.record.server_changes import other_model, with_other_settings
 from harness.record.settled import ServerInfo
@@ -118,7 +118,7 @@ def _without_record(plan: RunPlan, problem: str) -> EarlierRun | None:
     if kept:
         raise ConfigError(
             f"{problem}; so it is unknown which run the {counted(kept, 'answer')} in {log_dir} belong to: "
-            f"restore {RUN_RECORD}, or add --restart, which moves them aside and begins anew"
+            f"restore {RUN_RECORD}, or {MOVES_ASIDE} them aside and begins anew"
         )
     if plan.client.resume:
         raise ConfigError(
@@ -177,8 +177,7 @@ def check_model(log_dir: Path, record: RunRecord, server: ServerInfo) -> None:
     if others and all(others):
         raise ConfigError(
             f"the answers in {log_dir} are of another model than {server.url} now serves: {others[0]}; one "
-            "result needs one model: start the servers as before, or add --restart, which moves the answers "
-            "aside"
+            f"result needs one model: start the servers as before, or {MOVES_ASIDE} the answers aside"
         )
 
 
@@ -190,14 +189,14 @@ def check_answers(log_dir: Path, record: RunRecord, answers: Answers, encoded: E
     if record.encoded and encoded and record.encoded.tokenizer_sha256 != encoded.tokenizer_sha256:
         raise ConfigError(
             f"the answers in {log_dir} were encoded with {record.encoded.tokenizer}, not with this "
-            f"{encoded.tokenizer}; give the earlier one, or add --restart, which moves the answers aside"
+            f"{encoded.tokenizer}; give the earlier one, or {MOVES_ASIDE} the answers aside"
         )
     for before in record.servers:
         if before.answers != answers:
             raise ConfigError(
                 f"the answers in {log_dir} came as {before.answers}, those of the servers now are {answers}; "
-                "one result needs one kind: give --api and the servers as before, or add --restart, which "
-                "moves the answers aside"
+                f"one result needs one kind: give --api and the servers as before, or {MOVES_ASIDE} the "
+                "answers aside"
             )
 
 

@@ -24,7 +24,7 @@ from harness.json_files import read_json, write_json
 from harness.record.journal import lost_rows, read_journal
 from harness.record.outcome import FailureKind
 from harness.record.output_dir import aside_name, written_at
-from harness.record.repeated import FirstLine, run_of
+from harness.record.repeated import MOVES_ASIDE, FirstLine, run_of
 from harness.record.resume import ATTEMPT, EarlierRun, differences, saved_answers
 from harness.record.run_record import EncodedAnswers
 
@@ -164,7 +164,7 @@ def locked(folder: Path) -> Iterator[None]:
 def read_settings(folder: Path) -> EvalSettings | None:
     """The settings of the run to resume; None where there is none. Raises ConfigError for damaged ones."""
     path = folder / _SETTINGS
-    remedy = f"restore it, or add --restart, which moves {folder} aside"
+    remedy = f"restore it, or {MOVES_ASIDE} {folder} aside"
     return read_json(path, EvalSettings, remedy) if path.exists() else None
 
 

@@ -12,7 +12,7 @@ from harness.json_files import read_json
 from harness.peak.search.conclusion import Conclusion
 from harness.peak.search.policy import History
 from harness.record.output_dir import aside_of, written_at
-from harness.record.repeated import FirstLine
+from harness.record.repeated import MOVES_ASIDE, FirstLine
 from harness.record.resume import differences
 from harness.record.run_record import RunRecord
 from harness.record.settled import ServerInfo
@@ -62,7 +62,7 @@ class SearchState(msgspec.Struct, frozen=True, kw_only=True):
 def read_state(folder: Path) -> SearchState:
     """The state in a folder. Raises ConfigError for one that is missing or damaged."""
     path = folder / SEARCH_STATE
-    remedy = "restore it, or add --restart, which moves the search aside and begins anew"
+    remedy = f"restore it, or {MOVES_ASIDE} the search aside and begins anew"
     state = read_json(path, SearchState, remedy)
     if state.schema != SCHEMA:
         raise ConfigError(f"{path} has schema {state.schema}, this version reads {SCHEMA}; {remedy}")

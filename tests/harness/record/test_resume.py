@@ -210,7 +210,9 @@ def test_a_folder_without_a_run_is_new(tmp_path):
 def test_answers_of_another_model_are_refused(tmp_path, changed):
     with pytest.raises(ConfigError) as caught:
         check_model(tmp_path, RECORD, structs.replace(SERVER, **changed))
-    assert all(str(value) in str(caught.value) for value in (*changed.values(), "--restart"))
+    assert all(
+        str(value) in str(caught.value) for value in (*changed.values(), "--restart (and no --resume)")
+    )
     assert f"the answers in {tmp_path} are of another model than {SERVER.url} now " in str(caught.value)
     check_model(tmp_path, structs.replace(RECORD, servers=()), SERVER)  # nothing is known of its servers
     other = structs.replace(RECORD, servers=(structs.replace(SERVER, **changed), SERVER))
