@@ -14,7 +14,7 @@ from harness.compliance.length_check import measure
 from harness.compliance.registry import TESTS, find_test, needed_tests
 from harness.config import choices
 from harness.config.benchmark import load_benchmark
-from harness.errors import ConfigError
+from harness.errors import ConfigError, DatasetError
 from harness.files import CONFIG_DIR
 from tests.harness.compliance import cases
 from tests.runs import SAMPLES
@@ -71,6 +71,14 @@ def test_it_is_planned_with_its_audit_settings(registered, tmp_path):
     assert item.plan.audit.settings == {"mode": 2, "min_query_count": 64, "performance_issue_unique": 1}
     assert item.plan.audit.deviations == ("TEST99 min_query_count is 64, not 3 of the official settings",)
     assert "*.*.test99_longest = 1300.0" in item.plan.audit.text
+
+
+def test_another_dataset_is_refused_with_the_command_that_fetches_the_right_one():
+    words = ["--test", "TEST07", "--input-file", str(SAMPLES / "compliance_sample.parquet")]
+    with pytest.raises(
+        DatasetError, match=r"990 \(acc/.*\); pass that file \(datasets/download.sh --benchmark "
+    ):
+        resolve_runs(parse_options(words))
 
 
 def test_settings_of_a_user_are_named_with_their_file_and_differences(registered, tmp_path):
