@@ -1,7 +1,7 @@
 """The commands that make the runs of a submission, as a submitter types them."""
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -20,6 +20,8 @@ from harness.submission.building.find_runs import BenchmarkRuns, ScenarioRuns, r
 _TESTS = "run_compliance.py"
 _ANEW = ("--restart", "--resume")  # what a run with the same settings is continued without
 _ACCURACY = "accuracy"
+_RESULTS = ("--results", "--output-dir", "--output-log-dir")
+_DATASETS = ("--input-file", "--dataset-path")
 
 
 class Maker(msgspec.Struct, frozen=True):
@@ -29,11 +31,23 @@ class Maker(msgspec.Struct, frozen=True):
     rehearsal: bool
 
     def again(self, record: RunRecord) -> str:
-        """The command that a run was made with; "" where it is not known."""
+        """The command that a run was made with, for any working folder; "" where it is not known."""
         if not record.provenance.command:
             return ""
         start, flags = recorded(_here(record.provenance.command))
-        return shlex.join([*start, *(flag for flag in flags if flag not in _ANEW)])
+        plan, client = record.plan, record.plan.client
+        places = {
+            **dict.fromkeys(_RESULTS, self.found.folder),
+            **dict.fromkeys(_DATASETS, client.input_file),
+            "--user-conf": plan.user_conf,
+            "--mlperf-conf": plan.mlperf_conf,
+            "--ca-file": client.ca_file,
+            "--tokenizer": client.tokenizer,
+        }
+        words = list(_placed((flag for flag in flags if flag not in _ANEW), places))
+        if not any(word.partition("=")[0].replace("_", "-") in _RESULTS for word in words):
+            words += ["--results", str(self.found.folder)]
+        return shlex.join([*start, *words])
 
     def run(self, scenario: Scenario, name: str) -> str:
         """The command of a run; ``name`` is performance, accuracy or a compliance test."""
@@ -101,6 +115,20 @@ class Maker(msgspec.Struct, frozen=True):
         every = (record for folder in folders for record in records_in(folder))
         ours = (one for one in every if one.plan.client.benchmark.name == self.found.benchmark.name)
         return (one for one in ours if self.rehearsal or not one.deviations)
+
+
+def _placed(words: Iterable[str], places: Mapping[str, object]) -> Iterator[str]:
+    """The words with complete paths in place of those that were typed; not of ``TEST07=FILE`` of several."""
+    flag = ""
+    for word in words:
+        name, equals, _ = word.partition("=")
+        place = places.get(name.replace("_", "-")) if word.startswith("--") else places.get(flag)
+        if word.startswith("--"):
+            flag = "" if equals else name.replace("_", "-")
+            yield f"{name}={place}" if equals and place is not None else word
+        else:
+            yield word if place is None or equals else str(place)
+            flag = ""
 
 
 def _here(arguments: Sequence[str]) -> list[str]:

@@ -187,7 +187,28 @@ def test_a_run_of_the_door_is_repeated_by_it(results, info, capsys, verb):
     path.write_text(json.dumps(record))
     assert build(results) == 2
     launcher = "./mlperf" if Path.cwd() == ROOT else str(LAUNCHER)
-    assert one_line(capsys).endswith(f"; {launcher} {verb} --accuracy\n")
+    assert one_line(capsys).endswith(f"; {launcher} {verb} --accuracy --results {results}\n")
+
+
+@pytest.mark.parametrize(
+    ("typed", "placed"),
+    [
+        (
+            "--input-file d.parquet --user_conf=my.conf --output-dir out",
+            "--input-file /r/d.parquet --user_conf=/r/my.conf --output-dir {results}",
+        ),
+        ("--tokenizer tok.json --accuracy", "--tokenizer /r/tok.json --accuracy --results {results}"),
+        ("--input-file TEST07=d.parquet --results=o", "--input-file TEST07=d.parquet --results={results}"),
+    ],
+)
+def test_the_command_of_a_run_is_for_any_working_folder(results, info, capsys, typed, placed):
+    path = results / RUN
+    record = json.loads(path.read_text()) | {"verdict": None}
+    record["provenance"]["command"] = [str(LAUNCHER), "run", *typed.split()]
+    record["plan"] |= {"input_file": "/r/d.parquet", "user_conf": "/r/my.conf", "tokenizer": "/r/tok.json"}
+    path.write_text(json.dumps(record))
+    assert build(results) == 2
+    assert f" run {placed.format(results=results)}\n" in one_line(capsys)
 
 
 @pytest.mark.engine
