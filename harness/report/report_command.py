@@ -56,9 +56,15 @@ def html(options: HtmlOptions) -> None:
     if options.output is not None and len(runs) > 1:
         raise ConfigError(f"--output takes the page of one run, the folders have {len(runs)}; omit it")
     for run in runs:
-        _complete(run)
+        try:
+            _complete(run)
+            page = page_of(run)
+        except ConfigError as error:
+            if len(runs) == 1:
+                raise
+            raise ConfigError(f"{error}; without it: name the folders of the others") from error
         path = options.output or run / REPORT
-        write_or_explain(path, page_of(run))
+        write_or_explain(path, page)
         show(str(path))
 
 

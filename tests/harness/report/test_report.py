@@ -103,6 +103,16 @@ def test_list_has_every_run_with_the_verdict_that_counts(runs, capsys):
     assert cells["c"][1] == "DAMAGED run.json"
 
 
+@pytest.mark.parametrize("folder", [".", "c"])
+def test_show_names_the_run_without_which_it_goes(runs, monkeypatch, capsys, folder):
+    """Of a folder with others, which are what ``show`` is then told."""
+    monkeypatch.chdir(runs)
+    assert main(["show", folder]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "c/run.json is not the record of a run: " in line
+    assert line.endswith("; without it: name the folders of the others") is (folder == ".")
+
+
 def test_list_has_complete_names(tmp_path, capsys):
     """A run that was moved aside was ``...ormance.20261129-171205`` in Offline and in Server."""
     folders = [f"gpt-oss-120b/{scenario}/performance.20261129-171205" for scenario in ("offline", "server")]
