@@ -78,7 +78,7 @@ def rate(text: str) -> float:
     except ValueError:
         value = math.nan
     if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of queries per second")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of queries per second, above 0")
     return value
 
 

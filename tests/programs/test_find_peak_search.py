@@ -231,7 +231,7 @@ def test_single_stream_needs_no_search(tmp_path, capfd):
 WRONG = [
     (("--budget", "soon"), "", "--budget"),
     (("--tolerance", "0"), "", "--tolerance"),
-    (("--start-qps", "-1"), "", "--start-qps"),
+    (("--start-qps", "-1"), "", "queries per second, above 0"),
     (("--concurrency", "5"), "", "--concurrency"),
     (("--input-file", "missing.parquet"), "", "missing.parquet"),
 ]
