@@ -16,7 +16,7 @@ from harness.cli.signals import interruptible
 from harness.config.protocol import prompts_of
 from harness.dataset.samples import SampleSet
 from harness.errors import ConfigError, unwritten
-from harness.files import JOURNAL_DIR
+from harness.files import JOURNAL_DIR, require_other
 from harness.progress.progress_files import ProgressLine
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.answer_log import SavedAnswer
@@ -142,6 +142,7 @@ def _unsent(plan: EvalPlan, rows: _Rows) -> EvalResult:
 def _read(plan: EvalPlan, files: RowFiles) -> _Rows:
     """Check all that can be checked without a server. Raises ConfigError and DatasetError."""
     samples = files.read()
+    require_other(plan.output, plan.client.input_file)
     attempts.require_writable(plan.output)
     earlier = _earlier(plan, files, samples)
     if earlier is None or earlier.course != "continue":

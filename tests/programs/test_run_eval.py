@@ -408,7 +408,7 @@ def test_a_dry_run_sends_nothing_and_leaves_nothing(tmp_path, capfd, monkeypatch
 
 REFUSED = [
     ("out.csv", (), "expected .parquet"),
-    ("dataset.parquet", (), "the file exists"),
+    ("dataset.parquet", (), "this file is the input; choose another name"),
     ("dataset.parquet/out.parquet", (), "cannot be written"),
     ("out.parquet", ("--skip-samples", 12), "12 rows"),
     ("out.parquet", ("--skip-samples", -1), "--skip-samples is -1"),

@@ -45,7 +45,7 @@ REFUSED = [
     (b"1\na\n", ("--model", "."), "config.json"),
     (b"1\na\n", ("--model", "input.txt"), "its format is not known"),
     (b"1\na\n", ("--model", "model.bin"), "24 layers, 32 experts"),
-    (b"1\na\n", ("--output", "input.txt"), "the file exists"),
+    (b"1\na\n", ("--output", "input.txt"), "this file is the input; choose another name"),
     (b"1\na\n", ("--output", "input.txt/ids.txt"), "cannot be written"),
     (b"1\na\n", ("--resume",), "no run to resume"),
     (b"1\na\n", ("--input", "nowhere.txt"), "nowhere.txt: cannot be read: No such file"),
