@@ -199,13 +199,15 @@ def _check_steps(steps: Sequence[int], found: Regions, rules: EndpointsRules, *,
 
 def _check_bands(steps: Sequence[int], found: Regions) -> None:
     covered = {found.band(step) for step in steps}
-    for band, span in zip(MANDATORY, found, strict=False):
-        if band not in covered:
-            room = "C_max is too close to C_min for it; raise --c-max" if span.start > span.end else "add one"
-            raise ConfigError(
-                f"no point in band {LABELS[band]} ({span}) of C_min {found.ultra_low.end} and C_max "
-                f"{found.high.end}: {room}"
-            )
+    missing = [pair for pair in zip(MANDATORY, found, strict=False) if pair[0] not in covered]
+    if missing:
+        bands = " and ".join(f"band {LABELS[band]} ({span})" for band, span in missing)
+        if any(span.start > span.end for _, span in missing):
+            remedy = "C_max is too close to C_min; raise --c-max"
+        else:
+            remedy = "add one" if len(missing) == 1 else "add one in each"
+        ends = f"C_min {found.ultra_low.end} and C_max {found.high.end}"
+        raise ConfigError(f"no point in {bands} of {ends}: {remedy}")
 
 
 def _check_dataset(samples: int, used: int, most: int) -> None:

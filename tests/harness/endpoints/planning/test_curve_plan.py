@@ -173,6 +173,11 @@ IMPOSSIBLE = {
     "no room for seven": (("--c-max", "35", "--c-min", "30"), {}, "6 points"),
     "no low point": (("--concurrency", "40,50,60,70,80,90,100"), {}, "begins with 40"),
     "an empty band": (("--concurrency", "1,4,64,80,100,120,256"), {}, r"band Medium \(8-41\)"),
+    "two empty bands": (
+        ("--concurrency", "2,40"),
+        {},
+        r"band Low \(3-5\) and band Medium \(6-13\) of .*: add one in each",
+    ),
     "too few": (("--concurrency", "1,4,20,256"), {}, "4 points"),
     "too many": (("--concurrency", ",".join(map(str, range(1, 43)))), {}, "42 points"),
     "one twice": (("--concurrency", "1,4,4,20,60,100,256"), {}, "4 twice"),
