@@ -6,12 +6,13 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from itertools import islice
 from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
 from typing import TypeVar
 
 from harness.cli.signals import blocked_in_children
@@ -57,11 +58,37 @@ def computing(
         # While this process can write results, too, half of one is waited for when all that do are killed, as
         # by a signal to the process group.
         pool._result_queue._writer.close()  # type: ignore[attr-defined]
-        yield _in_order(chunks)
+        with _killed_together(tuple(pool._processes.values())):
+            yield _in_order(chunks)
     except BrokenProcessPool as error:
         raise killed from error
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _killed_together(processes: Collection[BaseProcess]) -> Iterator[None]:
+    """Kill all processes as soon as one has ended within the block.
+
+    One that is killed while it writes a result leaves half of it and the lock of the queue: the others wait
+    for that lock, and while they live their parent waits for the other half.
+    """
+    ended = {process.sentinel: process for process in processes}
+    left, leave = multiprocessing.Pipe(duplex=False)
+
+    def watch() -> None:
+        if left not in wait([left, *ended]):
+            for process in ended.values():
+                process.kill()
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        leave.close()
+        thread.join()
+        left.close()
 
 
 def _no_semaphores() -> str:

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from harness.cli.processes import computing
-from harness.errors import RunError
+from harness.errors import EXIT_INVALID, RunError
 from tests.runs import ROOT
 
 KILLED = RunError("a process was killed")
@@ -138,16 +138,37 @@ def very_long(_number: int) -> bytes:
     return bytes(100_000_000)
 
 
+def end_all(parent: psutil.Process) -> None:
+    os.killpg(parent.pid, signal.SIGTERM)
+
+
+def kill_one(at: int, parent: psutil.Process) -> None:
+    """One of the two writes, the other waits for the lock."""
+    one = [child for child in parent.children() if "spawn_main" in " ".join(child.cmdline())][at]
+    parent.suspend()
+    time.sleep(0.5)  # the pipe is full
+    one.kill()
+    parent.resume()
+
+
 @pytest.mark.engine
-def test_a_signal_to_all_processes_ends_them_while_a_result_is_read(tmp_path):
+@pytest.mark.parametrize(
+    ("interrupt", "code"),
+    [
+        (end_all, 128 + signal.SIGTERM),
+        (partial(kill_one, 0), EXIT_INVALID),
+        (partial(kill_one, 1), EXIT_INVALID),
+    ],
+)
+def test_processes_that_end_while_a_result_is_read_are_not_waited_for(tmp_path, interrupt, code):
     program = tmp_path / "program.py"
     program.write_text(ALL_ENDED)
     command, environment = [sys.executable, str(program)], os.environ | {"PYTHONPATH": str(ROOT)}
     words = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "start_new_session": True}
     with subprocess.Popen(command, env=environment, **words) as parent:
         parent.stdout.readline()
-        os.killpg(parent.pid, signal.SIGTERM)
+        interrupt(psutil.Process(parent.pid))
         try:
-            assert parent.wait(30) == 128 + signal.SIGTERM
+            assert parent.wait(30) == code
         finally:
             parent.kill()
