@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -123,7 +124,10 @@ def blocked_in_children(
     if not forked:
         from multiprocessing import resource_tracker  # here: most programs start no process
 
-        resource_tracker.ensure_running()  # when it starts, it unblocks SIGINT and SIGTERM
+        # When it starts, it unblocks SIGINT and SIGTERM. Of one that was killed Python warns that resources
+        # may leak.
+        with warnings.catch_warnings(action="ignore"):
+            resource_tracker.ensure_running()
     with _deferred():
         before = signal.pthread_sigmask(signal.SIG_BLOCK, signums)
         try:

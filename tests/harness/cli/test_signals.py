@@ -176,3 +176,23 @@ def test_a_program_ends_by_the_signal_that_ended_what_it_called():
     with pytest.raises(InterruptedRun) as raised:
         require_no_signal("SIGTERM")
     assert raised.value.exit_code == 143
+
+
+TRACKER = """
+import os, signal
+from multiprocessing import resource_tracker
+from harness.cli.signals import blocked_in_children
+
+with blocked_in_children():
+    first = resource_tracker._resource_tracker._pid
+os.kill(first, signal.SIGKILL)
+os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
+with blocked_in_children():
+    print(resource_tracker._resource_tracker._pid != first)
+"""
+
+
+def test_a_killed_resource_tracker_is_started_again_without_pythons_warning():
+    """A worker is started long after LoadGen's process: Python warned of leaks in the middle of a plan."""
+    done = subprocess.run([sys.executable, "-c", TRACKER], capture_output=True, text=True, cwd=ROOT)
+    assert (done.stdout, done.stderr) == ("True\n", "")
