@@ -183,8 +183,10 @@ def _concurrency(
     plan: ClientPlan, load: Load, servers: tuple[ServerInfo, ...], limits: ConnectionLimits
 ) -> int | None:
     """The given limit, checked against the machine; for queries that come all at once the most that fits."""
-    if plan.max_concurrency is not None:
-        limits.check(plan.max_concurrency)
-    if plan.max_concurrency is not None or not load.all_at_once:
-        return plan.max_concurrency
+    limit = plan.max_concurrency
+    if limit is not None:
+        limit = min(limit, load.open_at_most or limit)  # one query at a time has no other
+        limits.check(limit)
+    if limit is not None or not load.all_at_once:
+        return limit
     return min(_QUEUE_FACTOR * running_limit(servers), limits.max_connections)

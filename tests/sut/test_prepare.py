@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from harness.config.client_plan import MOST_CONCURRENCY
 from harness.config.protocol import Protocol
 from harness.config.run_options import parse_options
 from harness.config.run_plan import resolve_plan
@@ -25,6 +26,7 @@ from tests.runs import PERFORMANCE, SAMPLES, run_here, without_waits, write_data
 from tests.stub import StubServer, refused_url
 
 R1 = SAMPLES / "r1_sample_tokenizer.json"
+LOAD = Load(open_at_most=4)
 
 
 def client_of(dataset, api, benchmark="gpt-oss-120b", *flags):
@@ -75,11 +77,24 @@ def with_fields(client):
     return replace(samples_of(client), texts=[b"[]"] * 64, as_text=facts)
 
 
-def prepared(client, dialect):
+def prepared(client, dialect, load=LOAD):
     server = ServerInfo(url="http://127.0.0.1:9", wire=dialect, engine="any")
-    load = Load(open_at_most=4)
     placement = place_workers(client, load)
     return prepare_client(client, with_fields(client), load, placement, Servers((server,)))
+
+
+@pytest.mark.parametrize(
+    ("load", "expected"),
+    [(Load(open_at_most=1), 1), (Load(all_at_once=True), None)],
+)
+def test_a_limit_that_the_scenario_lowers_is_checked_and_shown_so(load, expected):
+    """SingleStream's plan had "1048576 at once", or it was refused for that many local ports."""
+    client = client_of(PERFORMANCE, "chat", "gpt-oss-120b", "--max-concurrency", MOST_CONCURRENCY)
+    if expected is None:
+        with pytest.raises(ConfigError, match="1048576"):
+            prepared(client, "openai", load)
+    else:
+        assert prepared(client, "openai", load).concurrency == expected
 
 
 def test_fields_that_messages_need_are_in_every_request(tmp_path):
