@@ -27,6 +27,7 @@ from harness.dataset.published import other_than_published
 from harness.errors import ConfigError, DatasetError
 from harness.files import ACCURACY_LOG, COMPLIANCE_RUN, CONFIG_DIR, USER_CONF
 from harness.grading.decoding.output_decoder import BUILT_IN, open_decoder, tokenizer_beside
+from harness.grading.evaluation.references import load_references
 from harness.grading.graders.grader import LIVECODEBENCH
 from harness.grading.graders.grader_sets import graders_of
 from harness.grading.livecodebench.release import find_release, only_file
@@ -183,19 +184,29 @@ def missing_files(campaign: Campaign) -> Iterator[str]:
 
 def _missing_programs(campaign: Campaign, benchmark: Benchmark) -> Iterator[str]:
     """What keeps the score from testing programs."""
-    given, dataset = campaign.benchmarks[benchmark.name][1].lcb_data, benchmark.datasets["accuracy"]
-    found = find_release(dataset_of(campaign, benchmark, "accuracy"))
-    release = found if given is None else campaign.path(given)
-    if release is None:
-        yield (
-            f"no tests of LiveCodeBench for {benchmark.name}: run datasets/download.sh --benchmark "
-            f"{benchmark.name} --what livecodebench, or write lcb_data = FOLDER"
-        )
-        return
+    given, rule = campaign.benchmarks[benchmark.name][1].lcb_data, benchmark.datasets["accuracy"]
+    dataset = dataset_of(campaign, benchmark, "accuracy")
+    release = find_release(dataset) if given is None else campaign.path(given)
+    missing = (
+        f"no tests of LiveCodeBench for {benchmark.name}: run datasets/download.sh --benchmark "
+        f"{benchmark.name} --what livecodebench, or write lcb_data = FOLDER"
+    )
+    if release is not None:
+        try:
+            only_file(release, rule.release_file)
+            return
+        except DatasetError as error:
+            missing = f"{error}; in this file that is lcb_data = FILE"
+    if _has_programs(dataset, benchmark):
+        yield missing
+
+
+def _has_programs(dataset: Path, benchmark: Benchmark) -> bool:
+    """Whether programs are among the answers; also where the dataset cannot be read, or is not there yet."""
     try:
-        only_file(release, dataset.release_file)
-    except DatasetError as error:
-        yield f"{error}; in this file that is lcb_data = FILE"
+        return any(row.kind == LIVECODEBENCH for row in load_references(dataset, benchmark))
+    except DatasetError:
+        return True
 
 
 def _tokenizer(campaign: Campaign, benchmark: Benchmark) -> str | None:

@@ -5,6 +5,8 @@ import shutil
 import subprocess
 from datetime import UTC, datetime
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from msgspec import structs
 
@@ -169,6 +171,22 @@ def test_the_tests_of_programs_are_missed_before_runs_of_hours(
     missed = list(missing_files(read_campaign(tmp_path / "my.toml")))
     fetch = f"datasets/download.sh --benchmark {benchmark} --what livecodebench"
     assert [fetch in line for line in missed if "LiveCodeBench" in line] == [True] * needs
+
+
+@pytest.mark.parametrize("given", [True, False])
+@pytest.mark.parametrize(("names", "needs"), [("math500|gpqa", 0), ("livecodebench|gpqa", 1)])
+def test_the_tests_of_programs_are_missed_where_there_are_programs(
+    tmp_path, nothing_downloaded, names, needs, given
+):
+    """An open campaign may have an accuracy dataset of its own."""
+    rows = pq.read_table(SAMPLES / "r1_sample.parquet")
+    pq.write_table(rows.filter(pc.match_substring_regex(rows["dataset"], names)), tmp_path / "acc.parquet")
+    (tmp_path / "lcb").mkdir()
+    table = 'submitter = "Org"\nsystem_id = "box"\ndivision = "open"\n[benchmarks.deepseek-r1]\n'
+    table += "accuracy = 'acc.parquet'\n" + "lcb_data = 'lcb'\n" * given
+    (tmp_path / "my.toml").write_text(f"{table}offline = {{ target_qps = 9.0 }}\n")
+    missed = [line for line in missing_files(read_campaign(tmp_path / "my.toml")) if "lcb_data" in line]
+    assert len(missed) == needs
 
 
 @pytest.mark.parametrize("given", [True, False])
