@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness.analysis.early_stopping import target_percentile, too_few_queries
+from harness.analysis.early_stopping import fewest_queries, target_percentile, too_few_queries
 from harness.config import rule_checks
 from harness.config.audit_config import test_named
 from harness.config.benchmark import DatasetRule
@@ -144,20 +144,29 @@ def require_limits(plan: RunPlan, readback: Mapping[str, Setting]) -> None:
     """Refuse a percentile without early stopping, and limits that no answer keeps. Raises ConfigError."""
     if plan.scenario.one_query:
         return
-    rows = f"{plan.user_conf}: {plan.model_key}.{plan.scenario.loadgen}"
     percentile = target_percentile(plan.scenario, readback)
     if not LEAST_PERCENTILE <= percentile <= MOST_PERCENTILE:
         raise ConfigError(
-            f"{rows}.target_latency_percentile is {percentile * 100:g}, expected "
+            f"{_row(plan, 'target_latency_percentile')} is {percentile * 100:g}, expected "
             f"{LEAST_PERCENTILE * 100:g} to {MOST_PERCENTILE * 100:g}; the rules say "
             f"{90 if plan.scenario.one_at_a_time else 99}"
         )
     for name, limit_ns in limits_ns(plan.scenario, readback).items():
         if not limit_ns:
             raise ConfigError(
-                f"{rows}.{name.lower()}_latency is 0, which is a limit for LoadGen, and no answer keeps it; "
-                "for a trial without a limit write a large one, such as 3600000 ms"
+                f"{_row(plan, f'{name.lower()}_latency')} is 0, which is a limit for LoadGen, and no answer "
+                "keeps it; for a trial without a limit write a large one, such as 3600000 ms"
             )
+
+
+def _row(plan: RunPlan, key: str) -> str:
+    """``user.conf: gpt-oss-120b.Server.KEY``: the file that decides on a setting, and the row in it."""
+    if plan.audit_text is not None:
+        file = plan.audit_config if plan.audit is None else plan.audit.file
+        source = f"--audit-config {file}"
+        if key in parse_conf(plan.audit_text, source, plan.conf_key, "audit").settings:
+            return f"{source}: *.*.{key}"
+    return f"{plan.user_conf}: {plan.model_key}.{plan.scenario.loadgen}.{key}"
 
 
 def require_times_of_tokens(plan: RunPlan, readback: Mapping[str, Setting]) -> None:
@@ -177,9 +186,9 @@ def require_enough_queries(plan: RunPlan, readback: Mapping[str, Setting], expec
     Raises ConfigError.
     """
     if not expected.samples:
-        row = f"{plan.model_key}.{plan.scenario.loadgen}.min_query_count"
         raise ConfigError(
-            f"{plan.user_conf}: {row} is 0: LoadGen would have no query to issue, and crash; write 1 or more"
+            f"{_row(plan, 'min_query_count')} is 0: LoadGen would have no query to issue, and crash; write "
+            f"{fewest_queries(plan, readback)} or more"
         )
     if expected.samples > _MOST_QUERIES:
         raise ConfigError(
@@ -190,7 +199,7 @@ def require_enough_queries(plan: RunPlan, readback: Mapping[str, Setting], expec
     key = "performance_issue_same_index"
     if readback["performance_issue_same"] and not plan.accuracy and readback[key] >= expected.dataset:
         raise ConfigError(
-            f"{plan.user_conf}: {key} is {readback[key]:g}, LoadGen has "
+            f"{_row(plan, key)} is {readback[key]:g}, LoadGen has "
             f"{counted(expected.dataset, 'sample')}, counted from 0, and would crash; write less"
         )
     if plan.accuracy or plan.audit_text is not None:

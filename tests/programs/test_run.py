@@ -407,7 +407,7 @@ def test_a_scenario_without_official_results_is_a_deviation(tmp_path, capfd):
         (
             "server",
             {"min_query_count": 0, "min_duration": 100},
-            "Server.min_query_count is 0: LoadGen would have",
+            "Server.min_query_count is 0: LoadGen would have no query to issue, and crash; write 7 or more",
         ),
         (
             "server",

@@ -1,5 +1,8 @@
 """A run as sut/run.py puts it together."""
 
+import re
+from pathlib import Path
+
 import pytest
 from msgspec import structs
 
@@ -57,6 +60,16 @@ def test_a_percentile_without_early_stopping_names_that_of_the_rules(scenario, r
     else:
         with pytest.raises(ConfigError, match=f"is 100, .*; the rules say {rules}$"):
             require_limits(plan, settings)
+
+
+def test_a_setting_of_an_audit_config_is_named_so():
+    """A row of user.conf would have no effect there: LoadGen reads the audit.config after it."""
+    plan = started(scenario=Scenario.SERVER).plan
+    audited = structs.replace(plan, audit_text="*.*.ttft_latency = 0\n", audit_config=Path("my.config"))
+    settings = {"server_target_latency_percentile": 0.99, "ttft_latency": 0, "tpot_latency": 5}
+    for one, start in ((plan, f"{plan.user_conf}: gpt-oss"), (audited, "--audit-config my.config: *.*.ttft")):
+        with pytest.raises(ConfigError, match=re.escape(start)):
+            require_limits(one, settings)
 
 
 def test_a_run_that_lasts_its_time_may_have_more_queries_than_planned():
