@@ -32,7 +32,7 @@ _ON_TERMINAL_S = 0.5
 _UNREACHED = (500, 502, 503, 504)  # the first is sglang-router's
 _NOT_READY = "the server, or one behind a proxy, is not ready"
 LATE = "gave no answer within"  # in the error of an answer that is late
-OR_ANOTHER = " or correct --server-url"  # ends the error of a server that is not reachable
+OR_ANOTHER = " or correct --server-url"  # begins what may be wrong before a server has answered
 _LOOK_S = 0.1
 # httpx's limit of a read is this much later than ours, which first asks the kernel about the connection.
 _LATER_S = 5.0
@@ -42,6 +42,7 @@ _HTTP_2_ALONE = "the server speaks HTTP/2 alone: let it, or a proxy before it, o
 _NOT_HTTP_1 = (
     "it does not speak HTTP/1.1: a port of HTTP/2 alone (h2c, gRPC), of TLS (https://) or of another protocol"
 )
+_PERHAPS_TLS = "if the port speaks TLS, --server-url begins with https://"
 _NOT_TLS = "check whether the server speaks TLS: if not, --server-url begins with http://"
 NO_CERTIFICATE = "if it demands a client certificate, let it demand none, since this client has none"
 _OTHER_NAME = "use a name of the server's certificate in --server-url"
@@ -215,6 +216,8 @@ class InfoClient:
         if self.shaking_hands or (closed and urlsplit(self.url).scheme == "https"):
             remedy += f"; {_NOT_TLS}" if self.shaking_hands else ""
             remedy += f"; {NO_CERTIFICATE}"
+        elif closed:  # as uvicorn does with a request that is no handshake
+            remedy += f"; {_PERHAPS_TLS}"
         return NotReadyError(f"{cause}; {remedy}")
 
     def _left(self) -> float:

@@ -10,6 +10,7 @@ from sut.servers.health import ask_health
 from sut.servers.info_client import InfoClient
 from sut.servers.info_pages import DYNAMO, LITELLM, SGLANG_ROUTER, SMG, VLLM_ROUTER, router_of
 from sut.servers.server_checks import replica_warnings, router_warnings
+from tests.kit import listening
 from tests.stub import refused_url
 from tests.sut.pages import fact_of, facts, pages, refusal
 
@@ -140,6 +141,13 @@ def test_a_server_that_died_is_to_be_started_not_named_anew():
     with refused_url() as url:
         assert ask_health(url, Access()).endswith("Connection refused); start the server")
         assert refusal(url).endswith("Connection refused); start the server or correct --server-url")
+
+
+def test_a_server_that_closes_may_speak_tls():
+    """uvicorn closes a connection whose first bytes are no handshake; so does a proxy without its server."""
+    with listening(lambda connection: connection.recv(1 << 16)) as url:
+        assert refusal(url).endswith("; if the port speaks TLS, --server-url begins with https://")
+        assert ask_health(url, Access()).endswith("; start the server")
 
 
 @pytest.mark.parametrize("backend", ["dynamo", "openai", "vllm"])
