@@ -111,7 +111,7 @@ class EvaluationOptions:
         metavar="N",
     )
     restart: bool = flag(
-        "grade every program again (default: grades in the journal of an earlier call are reused)",
+        "grade every program again (default: grades of an earlier call with the same --output are reused)",
         default=False,
     )
     allow_unsandboxed: bool = allow_unsandboxed_flag()
