@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,6 +27,7 @@ from harness.text import counted
 ATTEMPT = "attempt."  # folders of attempts; a number follows
 _ATTEMPT_NUMBER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 _SHOWN = 80  # characters of a value
+_BEFORE = 30  # of them, what two values have in common
 _DIGITS = 12  # of a sha256
 _EARLIER = "earlier answers in"
 ANY_SAMPLE = 1 << 32  # beyond every sample index
@@ -331,7 +333,7 @@ def differences(name: str, earlier: Any, now: Any, form: str = "{} {}, this one 
             place = f"{name}.{key}" if name else str(key)
             yield from differences(place, earlier.get(key), now.get(key), form)
     elif earlier != now:
-        yield form.format(name, _short(earlier), _short(now))
+        yield form.format(name, *_short(earlier, now))
 
 
 def _attempts(log_dir: Path) -> list[Path]:
@@ -344,6 +346,11 @@ def _number(path: Path) -> int:
     return int(digits) if _ATTEMPT_NUMBER.fullmatch(digits) else 0
 
 
-def _short(value: object) -> str:
-    text = "none" if value is None else str(value)
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+def _short(*values: object) -> Iterator[str]:
+    """The texts of two values that differ; of long ones, such as commands, the part that does."""
+    first, second = texts = ["none" if value is None else str(value) for value in values]
+    equal = (a == b for a, b in zip(first, second, strict=False))
+    same = sum(takewhile(bool, equal)) if max(len(first), len(second)) > _SHOWN else 0
+    for text in texts:
+        shown = text if same <= _BEFORE else f"...{text[same - _BEFORE :]}"
+        yield shown if len(shown) <= _SHOWN else shown[: _SHOWN - 3] + "..."

@@ -18,6 +18,7 @@ from harness.record.resume import (
     archive_attempt,
     check_answers,
     check_model,
+    differences,
     earlier_run,
     readable_run,
     require_unchanged,
@@ -413,3 +414,24 @@ def test_the_record_of_an_attempt_is_moved_first(tmp_path, monkeypatch):
     logs = [f"mlperf_log_{name}" for name in ("accuracy.json", "detail.txt", "summary.txt")]
     assert moved == ["run.json", "journal", *logs]
     assert sorted(path.name for path in attempt.iterdir()) == sorted(moved)
+
+
+SERVE = "sglang/run_server.sh --benchmark deepseek-r1 --model_path data/models/DeepSeek-R1 --dp {} --tp {}"
+
+
+@pytest.mark.parametrize(
+    ("earlier", "now", "shown"),
+    [
+        ("serve", "serve --dp 2", ("serve", "serve --dp 2")),
+        (None, SERVE, ("none", f"{SERVE[:77]}...")),
+        (
+            SERVE.format(8, 1),
+            SERVE.format(4, 2),
+            ("... data/models/DeepSeek-R1 --dp 8 --tp 1", "... data/models/DeepSeek-R1 --dp 4 --tp 2"),
+        ),
+        (SERVE, SERVE + 99 * "x", (f"...{SERVE[-30:]}", f"...{SERVE[-30:]}{44 * 'x'}...")),
+    ],
+)
+def test_what_differs_is_shown_of_values_of_any_length(earlier, now, shown):
+    """Both commands were cut before the flag that was another one, and read the same."""
+    assert list(differences("command", earlier, now, "{}: {}; {}")) == ["command: {}; {}".format(*shown)]
