@@ -49,6 +49,7 @@ from harness.loadgen_logs.integrity import loadgen_file_errors, setting_errors, 
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail, LoadgenSummary, read_detail, read_summary
 from harness.record.journal import (
     COMPLETE,
+    FAILED,
     FIRST_TOKEN,
     Journal,
     Rows,
@@ -123,9 +124,14 @@ class _RunFiles(msgspec.Struct, frozen=True):
         return calls
 
     def calls_at_once(self, encoded: EncodedAnswers | None) -> Rows:
-        """The calls that nothing but the client delays: not the ends of texts, which are encoded."""
+        """The calls that nothing but the client delays: not the ends of texts, which are encoded.
+
+        Nor those of failures, which may have no bytes.
+        """
         calls = self.own_calls
-        return calls if encoded is None else calls[calls["kind"] == FIRST_TOKEN]
+        kinds = calls["kind"]
+        at_once: Rows = calls[kinds != FAILED if encoded is None else kinds == FIRST_TOKEN]
+        return at_once
 
 
 def finish(record: RunRecord, seen: Observations) -> RunRecord:
@@ -207,8 +213,8 @@ def _requests(record: RunRecord, files: _RunFiles) -> pa.Table:
 def _by_query(record: RunRecord, files: _RunFiles) -> Iterator[ByQuery]:
     """When LoadGen got first tokens and ends, and the servers' own counts of texts."""
     if len(files.calls):
-        for name, kind in (("reported_first_ns", FIRST_TOKEN), ("reported_done_ns", COMPLETE)):
-            calls = files.calls[files.calls["kind"] == kind]
+        for name, kinds in (("reported_first_ns", (FIRST_TOKEN,)), ("reported_done_ns", (COMPLETE, FAILED))):
+            calls = files.calls[np.isin(files.calls["kind"], kinds)]
             yield ByQuery(calls["query_id"], {name: calls["reported_ns"]})
     if record.encoded is not None:
         yield ByQuery(files.counts["query_id"], {"counted": files.counts["counted"]})

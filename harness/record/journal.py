@@ -57,12 +57,12 @@ FINISH_REASONS = ("", "stop", "length", "other")
 LOADGEN_CALL_ROW = np.dtype(
     [
         ("query_id", "<u8"),
-        ("kind", "<i8"),  # FIRST_TOKEN or COMPLETE
-        ("arrived_ns", "<i8"),  # the bytes reached the worker
+        ("kind", "<i8"),  # FIRST_TOKEN, COMPLETE or FAILED
+        ("arrived_ns", "<i8"),  # the bytes reached the worker, or it saw the failure
         ("reported_ns", "<i8"),  # LoadGen was called, and took its own time stamp
     ]
 )
-FIRST_TOKEN, COMPLETE = 1, 2  # kinds of a call
+FIRST_TOKEN, COMPLETE, FAILED = 1, 2, 3  # kinds of a call
 LOADGEN_CALLS_FILE = "reports.bin"
 # The files of one worker, or of all with ``*``; harness/record/answer_log.py describes those of answers.
 QUERIES_FILE, ANSWERS_FILE = "queries-{}.bin", "answers-{}.bin"

@@ -35,7 +35,7 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
     "first_token_ns": (_NS, "the event with the first token arrived; null where the answer was not streamed"),
     "last_byte_ns": (_NS, "the byte that completed the answer arrived; of a query that failed, the last one"),
     "reported_first_ns": (_NS, "LoadGen got the first token; null in Offline"),
-    "reported_done_ns": (_NS, "LoadGen got the answer; null where the query failed"),
+    "reported_done_ns": (_NS, "LoadGen got the end, of an answer or a failure"),
     "visible_ns": (
         _NS,
         "points of Endpoints: the event with the first text arrived; null where there is none",

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sut.ipc.counters import Counter
-from sut.ipc.messages import FAILED, FIRST, TokenMessage
+from sut.ipc.messages import FIRST, TokenMessage
 from sut.issuers.dispatcher import WorkerChannel
 from sut.loadgen import binding
 
@@ -30,8 +30,8 @@ class Reporter:
         ``late_ns``: a first token that is reported later after its arrival is counted as late.
         """
         self.calls = array("q")
-        """four int64 for each call to LoadGen: query id, FIRST or COMPLETE, arrival of the bytes in the
-        worker, time of the call"""
+        """four int64 for each call to LoadGen: query id, FIRST, COMPLETE or FAILED, arrival of the bytes in
+        the worker, time of the call"""
         self.lost: list[tuple[int, int]] = []
         """id and sample index of the queries whose worker died"""
         self.stopping = False
@@ -86,10 +86,9 @@ class Reporter:
         if dones:
             binding.completed(dones)
         for message in messages:
-            if message.kind != FAILED:
-                self.calls.extend((message.query_id, message.kind, message.arrived_ns, now))
-                # An end may have waited for its ids, which are encoded of its text.
-                late += message.kind == FIRST and now - message.arrived_ns > self._late_ns
+            self.calls.extend((message.query_id, message.kind, message.arrived_ns, now))
+            # An end may have waited for its ids, which are encoded of its text.
+            late += message.kind == FIRST and now - message.arrived_ns > self._late_ns
         self._counters[Counter.LATE_FIRST_TOKENS] += late
 
 

@@ -277,12 +277,15 @@ def test_reports_are_joined(log_dir):
     close(log_dir)
     assert not any(name.startswith("reported") for name in requests(log_dir)[0])
     calls = [(100, 1, 0, START + 6 * MS), (100, 2, 0, START + 41 * MS), (103, 1, 0, START + 9 * MS)]
+    calls.append((102, 3, 0, START + 50 * MS))  # a failure
     np.array(calls, dtype=LOADGEN_CALL_ROW).tofile(log_dir / JOURNAL_DIR / LOADGEN_CALLS_FILE)
     close(log_dir)
     rows = {row["query_id"]: row for row in requests(log_dir)}
     told = {key: (row["reported_first_ns"], row["reported_done_ns"]) for key, row in rows.items()}
     assert told[100] == (START + 6 * MS, START + 41 * MS)
     assert told[103] == (START + 9 * MS, None)
+    assert told[102] == (None, START + 50 * MS)
+    assert run_json(log_dir)["client_share"]["count"] == 3
     assert told[101] == (None, None)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from sut.ipc.counters import Counter, CounterBoard
-from sut.ipc.messages import COMPLETE, FIRST, TokenMessage
+from sut.ipc.messages import COMPLETE, FAILED, FIRST, TokenMessage
 from sut.issuers import loadgen as issuing
 from sut.issuers.dispatcher import Dispatcher, WorkerChannel
 from sut.issuers.reporter import Reporter
@@ -99,11 +99,13 @@ class Ending:
 
     @property
     def reported(self):
-        """The ids of the queries whose first token LoadGen got, and of those whose answer it got."""
-        found = {FIRST: [], COMPLETE: []}
+        """The ids of the queries whose first token LoadGen got, of those whose answer it got, and of those
+        that it was told to have failed.
+        """
+        found = {FIRST: [], COMPLETE: [], FAILED: []}
         for query, kind, _, _ in np.array(self.calls).reshape(-1, 4).tolist():
             found[kind].append(query)
-        return sorted(found[FIRST]), sorted(found[COMPLETE])
+        return sorted(found[FIRST]), sorted(found[COMPLETE]), sorted(found[FAILED])
 
 
 @cache
@@ -138,7 +140,8 @@ SCENARIOS = ["Server", "Offline", "SingleStream"]
 def test_honest_workers(scenario, accuracy):
     end = ending("honest", "honest", scenario=scenario, accuracy=accuracy)
     assert (end.errors, end.lost) == ([], [])
-    firsts, completes = end.reported
+    firsts, completes, failed = end.reported
+    assert not failed
     times = np.array(end.calls).reshape(-1, 4)[:, 2:].tolist()
     assert all(arrived == ARRIVED_NS < called for arrived, called in times)
     assert end.late == len(firsts)  # none may be
@@ -162,7 +165,8 @@ def test_what_loadgen_must_not_hear_is_kept_from_it(worker, accuracy):
     """Every query was answered once, whatever else the worker said: no error, no double entry."""
     end = ending(worker, accuracy=accuracy)
     assert (end.errors, end.lost) == ([], [])
-    firsts, completes = end.reported
+    firsts, completes, failed = end.reported
+    assert not failed
     assert firsts == completes == sorted(set(completes))
     if accuracy:
         assert end.unanswered == []
@@ -193,7 +197,10 @@ def test_failed_queries_end_as_errors_without_tokens(worker, scenario):
 def test_failed_queries_are_errors_in_a_performance_run(worker, scenario):
     end = ending(worker, scenario=scenario)
     assert end.logged("num_errors")[0] > 0
-    assert bool(end.reported[1]) == bool(end.calls) == (worker != "fails all")
+    _, completes, failed = end.reported
+    assert bool(completes) == (worker != "fails all")
+    assert bool(failed) == worker.startswith("fails")
+    assert set(completes).isdisjoint(failed)
     assert bool(end.lost) == (worker == "hangs up later")
 
 
