@@ -36,9 +36,9 @@ class Queries(msgspec.Struct, frozen=True):
     ended: Floats
     """since the first issue; of a query that failed without a byte, when LoadGen was told"""
     ttft: Floats
-    """NaN for a failed query"""
+    """NaN for a failed query and for an answer that was not streamed"""
     tpot: Floats
-    """NaN for a failed query and for one with a single token"""
+    """the same, and NaN for an answer of a single token"""
     latency: Floats
     """NaN for a failed query"""
     isl: npt.NDArray[np.int32]
