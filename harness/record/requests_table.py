@@ -25,7 +25,7 @@ _NS = "ns, CLOCK_MONOTONIC"
 
 # Unit and description of every column, in their order; docs/reference/requests_parquet.md has the same table.
 COLUMNS: Mapping[str, tuple[str, str]] = {
-    "query_id": ("", "LoadGen's id of the query"),
+    "query_id": ("", "LoadGen's id of the query; without LoadGen its number"),
     "sample_index": ("", "row of the dataset"),
     "worker": ("", "client process that had the query; 65535 where it was lost"),
     "replica": ("", "URL of the server that it was sent to; null where it was never sent, or was lost"),
