@@ -129,7 +129,7 @@ class Bottleneck(msgspec.Struct, frozen=True):
 
 
 class ClientLoad(msgspec.Struct, frozen=True):
-    """The load of LoadGen's process and of the workers."""
+    """The load of LoadGen's process, of the workers and of their encoders."""
 
     cores: dict[str, float]
     """by process: the largest share of a core that it used over a second"""
@@ -277,7 +277,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     `min_query_count` is 1), its mode and generated queries; where the settings that the log has as requested
     differ from `plan.loadgen_settings`, the run is INVALID"""
     client_cpu_s: float | None = None
-    """CPU seconds of LoadGen's process and the workers during the test"""
+    """CPU seconds of LoadGen's process, the workers and their encoders during the test"""
     client_load: ClientLoad | None = None
     client_share: Distribution | None = None
     """time in ns that the client added to each token report: arrival of the bytes to the call of LoadGen. Of
