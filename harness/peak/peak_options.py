@@ -166,7 +166,7 @@ _COMMANDS: dict[str, tuple[type[LadderOptions | SearchOptions], dict[str, tuple[
     "search": (
         SearchOptions,
         _SEARCH_GROUPS,
-        "The highest target_qps that passes, by runs of official length.",
+        "The highest target_qps that passes, by runs of official length; for offline by one short run.",
     ),
 }
 
