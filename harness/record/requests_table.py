@@ -41,7 +41,7 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
         "points of Endpoints: the event with the first text arrived; null where there is none",
     ),
     "visible_tokens": ("tokens", "points of Endpoints: up to and including that event"),
-    "isl": ("tokens", "prompt (input sequence length)"),
+    "isl": ("tokens", "prompt (input sequence length); 0: lost"),
     "osl": ("tokens", "answer (output sequence length), the first token included; 0: failed"),
     "first_event_tokens": ("tokens", "in the event that carried the first token; of a text its pieces"),
     "retries": ("requests", "sent again after a failure"),
