@@ -160,7 +160,9 @@ def ca_file_flag() -> Any:
 def mlperf_conf_flag() -> Any:
     """The field for LoadGen's settings."""
     return flag(
-        "LoadGen mlperf.conf (default: the official one inside LoadGen)", default=None, metavar="FILE"
+        "LoadGen mlperf.conf, with which a run is NOT OFFICIAL (default: the official one inside LoadGen)",
+        default=None,
+        metavar="FILE",
     )
 
 
@@ -366,7 +368,7 @@ class RunOptions(ClientOptions):
     mlperf_conf: Path | None = mlperf_conf_flag()
     user_conf: Path = user_conf_flag()
     audit_config: Path | None = flag(
-        "LoadGen audit.config of a compliance test", default=None, metavar="FILE"
+        "LoadGen audit.config of a test that ./mlperf comply does not have", default=None, metavar="FILE"
     )
     official: bool = flag("refuse to start where the run would be NOT OFFICIAL", default=False)
     min_replicas: int | None = min_replicas_flag("with --accuracy: ")

@@ -113,7 +113,11 @@ class RehearsalOptions(ClientOptions, TreeOptions):
     short: bool = flag(
         "rehearse the forms only: one pass over the first samples, no least time, C_max 40", default=False
     )
-    seed_set: str | None = flag("set of seeds (default: the first)", default=None, metavar="ID")
+    seed_set: str | None = flag(
+        "set of seeds, of the built-in ones or of --seed-sets (default: the first)",
+        default=None,
+        metavar="ID",
+    )
     restart: bool = restart_flag("rehearsal")
     output_dir: Path | None = results_flag(f"the rehearsal is written to DIR/{FOLDER}/")
 
