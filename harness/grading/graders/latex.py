@@ -129,7 +129,7 @@ class _Reader:
 
     def _atom(self) -> SympyValue:
         token = self.token
-        if token and (token[0].isdigit() or (token[0] == "." and len(token) > 1)):
+        if token and (token[0].isdigit() or token[0] == "."):
             return self._number()
         self._take()
         if token in ("(", "[", "{"):
