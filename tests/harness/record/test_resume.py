@@ -233,8 +233,10 @@ TP, DP_ATTENTION = {"tp_size": 8}, {"enable_dp_attention": True, "attn_dp_size":
         ({"settings": BF16}, {"settings": BF16 | {"quantization": "awq"}}, "quantization default is now awq"),
         ({"settings": BF16}, {"settings": {"dtype": "auto"}}, "dtype bfloat16 is now auto"),
         ({"settings": BF16}, {"settings": {}}, ""),  # such as vLLM's, which reports none
+        ({"settings": {}}, {"settings": BF16 | {"quantization": "awq"}}, ""),
         ({"settings": BF16}, {"settings": BF16 | {"attention_backend": "triton"}}, ""),
         ({"weights_gb": 61.0}, {"weights_gb": 31.0}, "weights 61 GB is now 31 GB"),
+        ({"weights_gb": 31.0}, {"weights_gb": 61.0}, "weights 31 GB is now 61 GB"),
         ({"weights_gb": 61.0}, {"weights_gb": 61.4}, ""),
         ({PATH: "/a/gpt-oss-120b"}, {PATH: "/b/gpt-oss-120b-int4"}, "is now /b/gpt-oss-120b-int4"),
         ({PATH: "/a/gpt-oss-120b"}, {PATH: "/b/gpt-oss-120b"}, ""),
@@ -244,6 +246,7 @@ TP, DP_ATTENTION = {"tp_size": 8}, {"enable_dp_attention": True, "attn_dp_size":
         ({PATH: CACHED, "model": CACHED}, {PATH: "/b/gpt-oss-20b", "model": "/b/gpt-oss-20b"}, "is now /b"),
         # vLLM behind a router: its path is its only name.
         (NGINX | {PATH: "/a/gpt-oss-120b", "model": "/a/gpt-oss-120b"}, NGINX | LLAMA, "is now /a/Llama"),
+        (NGINX | {PATH: "/a/gpt-oss-120b"}, NGINX | {PATH: "/b/int4"}, ""),
         (NGINX | LLAMA, NGINX | dict.fromkeys(LLAMA, "/b/Llama-3.1-8B-Instruct"), ""),
         # 36 layers' attention, 1.9 GB, on each of 8 GPUs.
         ({"weights_gb": 61.0, "settings": TP}, {"weights_gb": 74.4, "settings": TP | DP_ATTENTION}, ""),
