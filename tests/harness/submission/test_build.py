@@ -233,7 +233,12 @@ def test_the_example_is_read_and_names_known_fields():
 
 def test_system_prints_toml_that_can_be_completed(capsys):
     assert main(["system"]) == 0
-    found = tomllib.loads(capsys.readouterr().out)["system"]
+    printed = capsys.readouterr().out
+    found = tomllib.loads(printed)["system"]
+    marks = {line.partition(" = ")[0].strip('"'): line.partition("  # ")[2] for line in printed.splitlines()}
+    assert (marks["cooling"], marks["framework"]) == ("needed", "empty: from run.json")
+    filled = {name for name, value in found.items() if value}
+    assert filled and {marks[name] for name in filled} == {""}
     assert set(found) == set(load_rules().system.fields) - {"division", "submitter"}
 
 

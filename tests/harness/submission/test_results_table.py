@@ -3,6 +3,7 @@
 import csv
 
 import pytest
+from msgspec.structs import replace
 
 from harness.submission.checks.check import check_contexts
 from harness.submission.results_table import compare, summarize, table
@@ -28,6 +29,9 @@ def test_rows_of_a_tree(tree):
     assert offline.accuracy == "exact_match 83.601"
     assert offline.tests == "TEST07 PASS 65.556, TEST09 PASS 1278"
     assert offline.accelerators == 8
+    assert offline.each == 12750.5 / 8
+    for unknown in ({"accelerators": None}, {"accelerators": 0}, {"result": None}, {"unit": "ms"}):
+        assert replace(offline, **unknown).each is None
 
 
 @pytest.mark.skipif(not ROUND.is_dir(), reason="the published logs are no part of the project")

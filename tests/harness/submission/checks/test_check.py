@@ -461,7 +461,7 @@ def test_the_command_prints_where_what_rule_and_remedy(tree, capsys):
     where, rest = line.split(": ", 1)
     assert where == f"{RESULTS}/{OFFLINE}/{DETAIL}"
     what, rule, remedy = rest.split("; ")
-    assert what.startswith("[seeds] ") and "1000" in what and str(load_rules().seeds["qsl_rng_seed"]) in what
+    assert what == f"[seeds] qsl_rng_seed is 1000, expected {load_rules().seeds['qsl_rng_seed']}"
     assert (rule.split(": ")[0], remedy.split(": ")[0]) == ("rule", "remedy")
     assert count.startswith("1 issue (GPU hours: 1), ")
 

@@ -282,6 +282,8 @@ def test_a_result_with_a_rounded_rate_or_without_it(results):
     for rate in (9.14, None):  # rounded, or none
         change(SUMMARY, rate, "qps")(results / RESULTS)
         assert check_tree(results) == ()
+    change(SUMMARY, None, "output_sequence_lengths", "total")(results / RESULTS)
+    assert check_tree(results) == ()
 
 
 @needs_official
