@@ -257,10 +257,25 @@ def test_the_page_lists_every_run(state):
         f"{one.folder}/report.html" for one in runs
     }
     assert [badge.status for badge in page.badges] == ["good", "warn", "warn"]  # not confirmed, not official
+    (result,) = (one for one in page.sections if one.id == "result")
+    assert result.links == {"the first VALID run at this rate": "probe-01/report.html"}
+    clean = concluded(*(probe(20.0, folder="probe-01") for _ in range(2)))
+    page_of_clean = peak_page(msgspec.structs.replace(state, conclusion=clean))
+    assert [badge.status for badge in page_of_clean.badges] == ["good"]
+    (result,) = (one for one in page_of_clean.sections if one.id == "result")
+    assert result.links == {"the run that can be submitted": "probe-01/report.html"}
     assert found.conf_rows[0] in render(page)
     (table,) = (table for one in page.sections if one.id == "runs" for table in one.tables)
     assert {"TTFT p99, ms", "TPOT p99, ms"} < set(table.header)
     assert "Runs of at least 1m00s in the order" in render(page)  # as the conf file says
+
+
+def test_a_run_that_was_ended_early_is_said_so_in_its_line():
+    for one, begin in (
+        (probe(20.0), "VALID: TTFT p99 "),
+        (cut_by_queue(21.0), "INVALID, ended after 20s: "),
+    ):
+        assert probe_line(one, LIMITS_NS).startswith(begin)
 
 
 def test_valid_invalid_and_cut_runs_differ_by_colour_and_shape(state):

@@ -52,6 +52,7 @@ def test_a_failure_ends_a_run_that_then_shows_nothing(facts, why):
     no_room = [replace(one, failures={NO_ROOM: 2}) for one in seen]  # INVALID: this client is the limit
     for options, moments in (
         (SearchOptions(), no_room),
+        (SearchOptions(), [replace(one, failed=0, failures={}, lost="") for one in seen]),
         (SearchOptions(fail_fast=False), seen),
         (SearchOptions(max_failures=5), seen),
     ):
