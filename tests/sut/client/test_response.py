@@ -156,6 +156,13 @@ def test_what_is_held_is_checked_like_the_rest(name):
         assert_failed(outcome, expected.kind)
 
 
+@pytest.mark.parametrize("later", [END[: -len(b"0\r\n\r\n")], event([8], 8)], ids=["mark", "event"])
+def test_nothing_may_follow_the_end_mark_in_a_later_read(later):
+    mark, end = END[: -len(b"0\r\n\r\n")], b"0\r\n\r\n"
+    outcome = run([*TWO, event([5, 6], 6), LAST, mark, later + end])
+    assert_failed(outcome, FailureKind.AFTER_END, "after the end mark")
+
+
 def test_what_is_held_is_parsed_on_request():
     response = reader_of("sglang", stream=True, max_new_tokens=1 << 20)
     response.feed(HEAD + event([1], 1), 1)
