@@ -246,6 +246,8 @@ def changed(protocol, event, what):
         meta["weight_version" if protocol == "sglang" else "model"] = "another"
     elif what == "weights" and protocol != "llamacpp":
         (choice if choice else meta)["weight_versions"] = [{"version": "another"}]
+    elif what in ("weight_version", "weight_versions") and protocol == "openai":  # of SGLang's answers
+        document["metadata"] = {what: "another" if what == "weight_version" else [{"version": "another"}]}
     elif what == "prompt count" and protocol != "openai":
         meta["tokens_evaluated" if protocol == "llamacpp" else "prompt_tokens"] = 9
     elif what == "text":
@@ -260,6 +262,8 @@ KINDS = {
     "two": MALFORMED,
     "model": FailureKind.OTHER_MODEL,
     "weights": FailureKind.OTHER_MODEL,
+    "weight_version": FailureKind.OTHER_MODEL,
+    "weight_versions": FailureKind.OTHER_MODEL,
     "prompt count": FailureKind.TOKEN_COUNT,
     "text": IN_BAND,
 }

@@ -104,7 +104,12 @@ def with_id_beside(event):
 
 
 FAILED = {
-    "no usage": (chunks(1, 4)[:-1], FailureKind.TOKEN_COUNT),
+    "no usage": (chunks(1, 4)[:-1], FailureKind.TOKEN_COUNT, "the server sent no usage"),
+    "another count of the prompt": (
+        [chunk(IDS[:2], None, counts(2)), chunk(IDS[2:], "stop", counts(4) | {"prompt_tokens": 5})],
+        FailureKind.TOKEN_COUNT,
+        "the prompt had 4 tokens, then 5",
+    ),
     "ids shrink": ([chunk(IDS), chunk(IDS[:2], "stop"), usage(2)], FailureKind.TOKEN_COUNT),
     "no choice but usage": ([usage(0)], FailureKind.UNFINISHED),
     "neither finish reason nor usage": (chunks(1, 4, finish=None)[:-1], FailureKind.UNFINISHED),
@@ -139,5 +144,5 @@ FAILED = {
 
 @pytest.mark.parametrize("name", FAILED)
 def test_failures(name):
-    events, kind = FAILED[name]
-    assert_failed(judge(events), kind)
+    events, *said = FAILED[name]
+    assert_failed(judge(events), *said)
