@@ -33,6 +33,10 @@ HONEST = {
     "usage with the last chunk": [chunk(IDS[:2]), chunk(IDS[2:], "stop", counts(4))],
     "running usage": [chunk(IDS[:2], None, counts(2)), chunk(IDS[2:], "stop", counts(4)), usage(4)],
     "error null": [chunk(IDS, "stop", error=None), usage(4)],
+    "NaN in the model's own words": [
+        chunk(IDS, "stop").replace(b'"text":"x"', b'"text":"x is NaN here"'),
+        usage(4),
+    ],
 }
 
 

@@ -198,6 +198,16 @@ def test_a_model_that_computes_no_numbers():
     assert_completed(judge([compact(last)]), GREEDY[:1])
 
 
+def test_a_finish_reason_has_nothing_undocumented():
+    for name, value in (("retries", 3), ("retries", 0)):
+        last = json.loads(event(GREEDY[:4], 4, "stop"))
+        last["meta_info"]["finish_reason"][name] = value
+        if value:
+            assert_failed(judge([compact(last)]), FailureKind.IN_BAND_ERROR, "retries is 3")
+        else:
+            assert_completed(judge([compact(last)]), GREEDY[:4])
+
+
 @pytest.mark.parametrize("count", [21, 2**32, 2**64, 10**23])
 def test_a_count_beyond_what_was_asked_is_held_against_the_ids_at_once(count):
     """Inner events of a cumulative stream are not decoded; their count alone must not be believed."""
