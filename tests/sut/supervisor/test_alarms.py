@@ -590,11 +590,14 @@ def test_a_server_that_may_work_is_not_named(answer, streams, works, begun):
     assert OneSilent(answer, streams=streams, begun=begun).silent_for(99, works) == ""
 
 
+@pytest.mark.parametrize("left", [8, 3])
 @pytest.mark.parametrize("streams", [True, False])
-def test_a_server_that_may_compile_is_named_after_two_minutes(streams):
+def test_a_server_that_may_compile_is_named_after_two_minutes(streams, left):
+    """Also where most of its requests have met their deadlines."""
     run = OneSilent(STOPPED, streams=streams, begun=False)
     assert run.silent_for(100) == ""
-    assert run.look(0.0).startswith(f"nothing arrives from {URL} since 0:01 with 8 requests (")
+    said = run.look(0.0, requests=left)
+    assert said.startswith(f"nothing arrives from {URL} since 0:01 with {left} requests (")
 
 
 def test_a_server_that_is_late_now_and_then_is_not_named():
