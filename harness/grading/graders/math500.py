@@ -110,9 +110,9 @@ class _Mathematics(Values):
         maths = _MATHS.fullmatch(text.strip())
         return _inside(maths) if maths else None
 
-    def boxed(self, content: str) -> str | None:
+    def boxed(self, content: str) -> str:
         """As Values."""
-        return content.strip() or None
+        return content.strip()
 
     def several(self, values: Sequence[str]) -> str:
         """As Values."""
