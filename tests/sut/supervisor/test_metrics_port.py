@@ -125,6 +125,7 @@ def test_a_run_serves_its_lines_until_it_ends(tmp_path, caplog):
         assert "mlperf_answers_last_minute 100\n" in get(server.url)
         with pytest.raises(HTTPError, match="404"):
             get(server.url + "/other")
+        progress.close()  # its lines are written by a thread
     assert len([one for one in caplog.records if PROGRESS in one.getMessage()]) == 1
     with pytest.raises(URLError):
         get(server.url)
