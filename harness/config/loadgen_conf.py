@@ -291,7 +291,9 @@ def _reason(words: list[str], name: str, kind: ConfKind) -> str:
     if kind == "audit" and model != "*":
         return f"LoadGen reads an audit.config for model '*' only and skips rows for {model!r}"
     if model != "*" and model not in MODELS:
-        return f"LoadGen knows no model {model!r} and skips its rows"
+        dotless = model.replace(".", "_")
+        spelled = f"; it spells it {dotless!r}" if dotless in MODELS else ""
+        return f"LoadGen knows no model {model!r} and skips its rows{spelled}"
     if scenario.lower() == "interactive":
         return (
             "LoadGen has no scenario Interactive and skips such rows; write .Server. under the model's "

@@ -250,7 +250,7 @@ def kept_verdicts(options: EvaluationOptions) -> str:
     """What an interrupted call keeps for the next one."""
     verdicts = _verdicts(options)
     if not verdicts:
-        return "no grade is kept yet; repeat the command"
+        return "no grade is kept; repeat the command"
     command = "the same command without --restart" if options.restart else "the same command"
     kept = counted(verdicts, "verdict")
     return f"{_journal(options)} keeps {kept} on programs, and {command} continues from there"

@@ -91,7 +91,8 @@ class LoadgenSummary(msgspec.Struct, frozen=True):
     def invalid_line(self) -> str:
         """Which constraints an INVALID run has not satisfied."""
         unmet = [name for name, met in self.constraints.items() if not met]
-        return f"LoadGen reports INVALID: {', '.join(unmet) or 'no constraint named'} not satisfied"
+        reasons = f": {', '.join(unmet)} not satisfied" if unmet else " and names no constraint"
+        return f"LoadGen reports INVALID{reasons}"
 
     @property
     def samples_per_s(self) -> float | None:

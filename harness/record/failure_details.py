@@ -24,6 +24,7 @@ _REMEDIES = {
         "the server or a gateway before it redirects, which is not followed; name the server itself with "
         "--server-url",
     ),
+    407: "a proxy before the server asks for a password; name the server itself with --server-url",
     408: "a gateway lets too few requests through at once (SMG: --max-concurrent-requests), or limits their "
     "time (LiteLLM: timeout, stream_timeout)",
     413: "a gateway limits the size of requests (nginx: client_max_body_size); name the server itself",

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from harness.config.server_urls import DNS, at_address, default_port, folded, is_address, split_address
 from harness.errors import ConfigError, HarnessError, ServerError
+from harness.text import counted
 from sut.client.endpoint import is_own_host, resolve, unresolved
 from sut.servers.info_client import Calls, NotReadyError
 
@@ -153,5 +154,6 @@ def check_enough(enough: int | None, urls: Sequence[str]) -> None:
         raise ServerError("no server is left; correct --server-url")
     if enough is not None and enough > len(urls):
         raise ConfigError(
-            f"--min-replicas is {enough}, --server-url names {len(urls)} replicas; lower it or name more"
+            f"--min-replicas is {enough}, --server-url names {counted(len(urls), 'replica')}; lower it or "
+            "name more"
         )

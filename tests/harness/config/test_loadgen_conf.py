@@ -235,6 +235,11 @@ AUDIT_ONLY = "LoadGen reads an audit.config for model '*' only and skips rows fo
     ("kind", "row", "reason"),
     [
         ("user", "foo.Server.min_duration = 5", "LoadGen knows no model 'foo' and skips its rows"),
+        (
+            "user",
+            "llama3.1-8b.Server.min_duration = 5",
+            "LoadGen knows no model 'llama3.1-8b' and skips its rows; it spells it 'llama3_1-8b'",
+        ),
         ("user", "*.Nowhere.min_duration = 5", "LoadGen knows no scenario 'Nowhere' and skips its rows"),
         ("user", "*.Server.nokey = 5", "LoadGen reads no key 'nokey' from a user.conf and skips the row"),
         (

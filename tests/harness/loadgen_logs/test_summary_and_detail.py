@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from msgspec.structs import replace
 
 from harness.loadgen_logs import summary_and_detail
 from harness.loadgen_logs.summary_and_detail import (
@@ -146,6 +147,13 @@ def test_absurd_figures_are_handed_on():
     """LoadGen's own minimum where a query had no first token; it must not break the reader."""
     log = read_summary(RECORDED / "server_errors/mlperf_log_summary.txt")
     assert log.figures["Min First Token latency (ns)"] == -(2**63)
+
+
+def test_an_invalid_run_names_what_is_not_satisfied():
+    log = read_summary(RECORDED / "server_invalid/mlperf_log_summary.txt")
+    unmet = ", ".join(name for name, met in log.constraints.items() if not met)
+    assert unmet and log.invalid_line == f"LoadGen reports INVALID: {unmet} not satisfied"
+    assert replace(log, constraints={}).invalid_line == "LoadGen reports INVALID and names no constraint"
 
 
 def test_valid_with_errors_is_not_clean():

@@ -150,8 +150,9 @@ def test_a_name_is_looked_up_once_for_where_its_server_is(monkeypatch):
 
 def test_more_replicas_are_asked_for_than_named():
     check_enough(2, ["a", "b"])
-    with pytest.raises(ConfigError, match=r"--min-replicas .*3.* 2 "):
-        check_enough(3, ["a", "b"])
+    for urls, named in ((["a", "b"], "2 replicas"), (["a"], "1 replica")):
+        with pytest.raises(ConfigError, match=f"--min-replicas is 3, --server-url names {named};"):
+            check_enough(3, urls)
 
 
 def test_the_certificate_of_a_replica_at_an_address_is_that_of_its_name(tls, certificate):

@@ -69,6 +69,7 @@ def test_what_the_count_of_a_prompt_shows(protocol, counted, sent, said):
     ("protocol", "kind", "detail", "remedy"),
     [
         (IDS, FailureKind.TIMEOUT, "", "a server that compiles at its first request may need a larger"),
+        (IDS, FailureKind.HTTP_STATUS, "HTTP 407: ", "a proxy before the server asks for a password"),
         (IDS, FailureKind.HTTP_STATUS, "HTTP 502: ", "a gateway reaches no server behind it"),
         (GENERATE, FailureKind.HTTP_STATUS, "HTTP 404: ", "vLLM has this API with --enable-scale-out only"),
         (GENERATE, FailureKind.HTTP_STATUS, "HTTP 400: ", None),
