@@ -53,8 +53,8 @@ def _write_tiny_deepseek(path: Path) -> None:
 
 # The keys are a benchmark definition's ``embedded_model``.
 _RECIPES: Mapping[str, _Recipe] = {
-    "tiny-gpt-oss": _Recipe(2, 65, _write_tiny_gpt_oss),
-    "tiny-llama": _Recipe(2, 37, _write_tiny_llama),
+    "tiny-gpt-oss": _Recipe(3, 47, _write_tiny_gpt_oss),
+    "tiny-llama": _Recipe(3, 25, _write_tiny_llama),
     "tiny-deepseek": _Recipe(2, 37, _write_tiny_deepseek),
 }
 
