@@ -328,7 +328,7 @@ def _advice(record: RunRecord, snapshot: ProgressSnapshot) -> str:
     if snapshot.standing:
         return f"the rate need not be the cause: {snapshot.standing}"
     issued, ended, tpot_ns = snapshot.issued, snapshot.completed, snapshot.tpot_ns
-    return advice_in_mid_run(record, issued, ended, snapshot.elapsed_s, tpot_ns)
+    return str(advice_in_mid_run(record, issued, ended, snapshot.elapsed_s, tpot_ns) or "")
 
 
 def _scraper(plan: RunPlan, prepared: PreparedClient) -> MetricsScraper:

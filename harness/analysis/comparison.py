@@ -28,7 +28,7 @@ _RATE = {"server_target_qps": "target_qps", "offline_expected_qps": "target_qps"
 _DECISIVE = ("tokens/s", "TTFT p99, ms", "TPOT p99, ms")  # figures of the summary
 _NAMED, _VALUE = 2, 40  # settings that the summary names, and characters of a value
 # Parts of a record that always differ between two runs, or follow from listed parts.
-_NOT_LISTED = ("plan.log_dir", "plan.expected", "provenance.command")
+_NOT_LISTED = ("plan.log_dir", "plan.expected", "provenance.command", "provenance.folder")
 
 
 class Difference(msgspec.Struct, frozen=True):

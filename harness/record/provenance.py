@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from harness.cli.commands import users_folder
 from harness.errors import ConfigError
 from harness.files import ROOT
 from harness.git import ask_git, checkout_command, head_of
@@ -108,6 +109,8 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     """names of variables that can change a run; their values are not recorded"""
     command: tuple[str, ...] = ()
     """the program and its flags, as it was called"""
+    folder: str = ""
+    """the user's working folder, where the paths of `command` begin; empty in records of older versions"""
     server_command: str | None = None
     """the command that started the servers, where a campaign did"""
 
@@ -121,6 +124,7 @@ def gather_provenance() -> Provenance:
         host=host_facts(),
         environment=relevant_names(os.environ),
         command=tuple(sys.argv),
+        folder=users_folder(),
         server_command=os.environ.get(SERVER_COMMAND) or None,
     )
 

@@ -3,17 +3,19 @@
 Every program that keeps its answers says it in these words, a dry run in the conditional.
 """
 
-import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
-from harness.cli.commands import recorded
+from harness.cli.commands import CommandLine, recorded
+from harness.config.other_flags import SYNONYMS
 from harness.text import utc
 
 _RESTART, _RESUME = "--restart", "--resume"
+ANEW_OR_NOT = {_RESTART: False, _RESUME: False}  # no value follows
 # Of a remedy. Most commands that meet it were printed with the second flag, which contradicts the first.
 MOVES_ASIDE = f"add {_RESTART} (and no {_RESUME}), which moves"
 
@@ -32,44 +34,70 @@ class FirstLine(msgspec.Struct, frozen=True):
         sent = "would be" if self.dry_run else "is"
         return f"complete: {earlier} in {place}; nothing {sent} sent ({anew})"
 
-    def anew(self, why: str, earlier: str, aside: Path, command: Sequence[str] = ()) -> str:
+    def anew(self, why: str, earlier: str, aside: Path, back: CommandLine | None = None) -> str:
         """What differs, what the folder holds, where that goes, and how to go back to it."""
         reason = f", {why}" if why else ""
         moved = "would be moved" if self.dry_run else "is moved"
-        back = f"; to go back to it, move it back and run {resuming_command(command)}" if command else ""
+        how = f"; to go back to it, move it back and run {back}" if back else ""
         return (
             f"{self._verb('begins', 'begin')} anew{reason}: {earlier} {moved} to {aside} before the first "
-            f"query{back}"
+            f"query{how}"
         )
 
     def _verb(self, now: str, conditional: str) -> str:
         return f"would {conditional}" if self.dry_run else now
 
 
-def repeat_line(arguments: Sequence[str], *, mend: bool) -> str:
-    """The line with the command of a program, given as sys.argv, that measures again.
+class NextStep(NamedTuple):
+    """What to do after a run, as a line for the user's working folder."""
+
+    words: str
+    """``Repeat it with``"""
+    command: CommandLine
+
+    def __str__(self) -> str:
+        return f"{self.words}: {self.command}"
+
+    def anywhere(self) -> str:
+        """The line for any working folder."""
+        return f"{self.words}: {self.command.anywhere()}"
+
+
+def repeat_step(arguments: Sequence[str], folder: str, *, mend: bool) -> NextStep:
+    """The command of a program, given as sys.argv with its folder, that measures again.
 
     ``mend``: what went wrong would do so again.
     """
-    start, flags = recorded(arguments)
     words = "Mend the cause, then repeat it with" if mend else "Repeat it with"
-    return f"{words}: {shlex.join((*start, *flags))}"
+    return NextStep(words, recorded(arguments, folder))
 
 
-def resuming_command(arguments: Sequence[str]) -> str:
-    """The command of a program, given as sys.argv, with ``--resume``: it never begins anew."""
-    return _with_flag(arguments, _RESUME)
+def resuming_command(arguments: Sequence[str], folder: str = "") -> CommandLine:
+    """The command of a program, given as sys.argv with its folder, with ``--resume``: never anew."""
+    return _with_flag(arguments, folder, _RESUME)
 
 
-def restarting_command(arguments: Sequence[str]) -> str:
+def restarting_command(arguments: Sequence[str], folder: str = "") -> CommandLine:
     """With ``--restart``: it never continues."""
-    return _with_flag(arguments, _RESTART)
+    return _with_flag(arguments, folder, _RESTART)
 
 
-def _with_flag(arguments: Sequence[str], flag: str) -> str:
-    start, flags = recorded(arguments)
-    kept = [given for given in flags if given not in (_RESTART, _RESUME)]
-    return shlex.join((*start, *kept, flag))
+def without(flags: Sequence[str], dropped: Mapping[str, bool]) -> Iterator[str]:
+    """The flags of a command line but for those ``dropped``, each with whether a value follows it."""
+    words = iter(flags)
+    for word in words:
+        typed, has_value, _ = word.partition("=")
+        name = typed.replace("_", "-")
+        name = SYNONYMS[name].flag if name in SYNONYMS else name
+        if name not in dropped:
+            yield word
+        elif dropped[name] and not has_value:
+            next(words, None)
+
+
+def _with_flag(arguments: Sequence[str], folder: str, flag: str) -> CommandLine:
+    made = recorded(arguments, folder)
+    return made._replace(flags=(*without(made.flags, ANEW_OR_NOT), flag))
 
 
 def run_of(started: datetime) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import structs
 
+from harness.cli.commands import CommandLine
 from harness.config.plans import RunPlan
 from harness.config.protocol import Answers, prompts_of
 from harness.errors import ConfigError
@@ -92,8 +93,8 @@ def _anew(plan: RunPlan, why: str, record: RunRecord | None) -> EarlierRun | Non
     earlier = f"what {folder} holds, which is no run,"
     if record is not None:
         earlier = _described(record, plan.client.log_dir)
-    command = record.provenance.command if record is not None and record.plan.accuracy else ()
-    line = FirstLine(plan.client.dry_run).anew(why, earlier, aside, command)
+    back = _resuming(record) if record is not None and record.plan.accuracy else None
+    line = FirstLine(plan.client.dry_run).anew(why, earlier, aside, back)
     return EarlierRun("anew", line, record)
 
 
@@ -152,10 +153,15 @@ def unfinished(log_dir: Path, record: RunRecord) -> str:
     state = "has not ended or was killed" if record.verdict is None else f"is {record.verdict.result}"
     if not record.plan.accuracy:
         return f"the run {state}, so that no score of it counts; score the log of the accuracy run"
-    words = record.provenance.command
-    how = f"with: {resuming_command(words)}" if words else "by its own command"
+    command = _resuming(record)
+    how = f"with: {command}" if command else "by its own command"
     counts = _counts(log_dir, record.settled.samples)
     return f"the run {state}, so that no score of it counts; {counts}. Continue it {how}"
+
+
+def _resuming(record: RunRecord) -> CommandLine | None:
+    made = record.provenance
+    return resuming_command(made.command, made.folder) if made.command else None
 
 
 def other_log(log: Path, record: RunRecord, digest: Callable[[Path], str] = sha256_of) -> str:

@@ -30,7 +30,7 @@ def page_of(folder: Path) -> Page:
         return run_page(run)
     outcome = outcome_of(folder, run.record)
     is_judged = outcome.score is not None or outcome.compliance is not None
-    return run_page(run, outcome, "" if is_judged else next_step(run.record))
+    return run_page(run, outcome, "" if is_judged else next_step(run.record, elsewhere=True))
 
 
 def write_or_explain(path: Path, page: Page) -> None:

@@ -28,7 +28,7 @@ def table_scoring_command(
     more = [] if benchmark.name == DEFAULT_BENCHMARK else ["--benchmark", benchmark.name]
     if _has_code(dataset, rows):
         more += ["--lcb-data", str(shown(find_release(dataset) or DEFAULT_RELEASE))]
-    return scoring_command(table, tokenizer, more)
+    return str(scoring_command(table, tokenizer, more))
 
 
 def _has_code(dataset: Path, rows: slice) -> bool:

@@ -9,7 +9,7 @@ from harness.peak.ladder.ladder_plan import LadderPlan
 from harness.peak.ladder.ladder_result import Ladder, broken, stragglers
 from harness.peak.ladder.steps import NOT_A_RESULT, Latency, Step
 from harness.progress.progress_line import LiveLine
-from harness.record.repeated import repeat_line
+from harness.record.repeated import repeat_step
 from harness.report.run_console import DRY_RUN, api_lines, limits_text, served_by, server_lines
 from harness.text import aligned, duration, labelled, milliseconds, show
 
@@ -144,9 +144,10 @@ def result_lines(ladder: Ladder) -> Iterator[str]:
 
 def repeat_lines(ladder: Ladder) -> Iterator[str]:
     """The command that measures again, after a ladder that ended early or has failed requests."""
-    if ladder.exit_code != EXIT_VALID and ladder.provenance.command:
+    made = ladder.provenance
+    if ladder.exit_code != EXIT_VALID and made.command:
         mend = ladder.interrupted_by is None or ladder.has_failures
-        yield repeat_line(ladder.provenance.command, mend=mend)
+        yield str(repeat_step(made.command, made.folder, mend=mend))
 
 
 def _latency_cells(latency: Latency | None) -> tuple[str, ...]:

@@ -264,6 +264,7 @@ def provenance_section(record: RunRecord) -> Section:
     made, host = record.provenance, record.provenance.host
     rows = {
         "command": shlex.join(made.command),
+        "folder": made.folder,
         "dataset": f"{plan.client.input_file} ({settled.samples:,} samples, sha256 {settled.dataset_sha256})",
         "generation": json.dumps(msgspec.to_builtins(plan.client.parameters)),
         "servers": folded(plan.client.server_urls),

@@ -1,7 +1,7 @@
 """The commands that make the runs of a submission, as a submitter types them."""
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -13,15 +13,15 @@ from harness.config.official_data import downloaded
 from harness.config.run_options import DEFAULT_BACKEND
 from harness.config.scenario import Scenario
 from harness.files import ACCURACY_LOG, COMPLIANCE_RUN, ROOT
+from harness.record.repeated import ANEW_OR_NOT, without
 from harness.record.run_record import RunRecord
 from harness.report.next_step import scoring_command
 from harness.submission.building.find_runs import BenchmarkRuns, ScenarioRuns, records_in
 
 _TESTS = "run_compliance.py"
-_ANEW = ("--restart", "--resume")  # what a run with the same settings is continued without
 _ACCURACY = "accuracy"
-_RESULTS = ("--results", "--output-dir", "--output-log-dir")
-_DATASETS = ("--input-file", "--dataset-path")
+# Flags that a run with the same settings is continued without; its results may have been moved since.
+_LEFT_OUT = {**ANEW_OR_NOT, "--results": True, "--output-dir": True}
 
 
 class Maker(msgspec.Struct, frozen=True):
@@ -31,23 +31,13 @@ class Maker(msgspec.Struct, frozen=True):
     rehearsal: bool
 
     def again(self, record: RunRecord) -> str:
-        """The command that a run was made with, for any working folder; "" where it is not known."""
-        if not record.provenance.command:
+        """The command that a run was made with; "" where it is not known."""
+        made = record.provenance
+        if not made.command:
             return ""
-        start, flags = recorded(_here(record.provenance.command))
-        plan, client = record.plan, record.plan.client
-        places = {
-            **dict.fromkeys(_RESULTS, self.found.folder),
-            **dict.fromkeys(_DATASETS, client.input_file),
-            "--user-conf": plan.user_conf,
-            "--mlperf-conf": plan.mlperf_conf,
-            "--ca-file": client.ca_file,
-            "--tokenizer": client.tokenizer,
-        }
-        words = list(_placed((flag for flag in flags if flag not in _ANEW), places))
-        if not any(word.partition("=")[0].replace("_", "-") in _RESULTS for word in words):
-            words += ["--results", str(self.found.folder)]
-        return shlex.join([*start, *words])
+        command = recorded(_here(made.command), made.folder)
+        results = ("--results", str(self.found.folder.absolute()))
+        return str(command._replace(flags=(*without(command.flags, _LEFT_OUT), *results)))
 
     def run(self, scenario: Scenario, name: str) -> str:
         """The command of a run; ``name`` is performance, accuracy or a compliance test."""
@@ -63,7 +53,7 @@ class Maker(msgspec.Struct, frozen=True):
     def score(self, run: ScenarioRuns, record: RunRecord | None) -> str:
         """The command that writes accuracy.txt; ``record`` is that of the accuracy run, where it has one."""
         tokenizer = None if record is None else record.plan.client.tokenizer
-        return scoring_command(run.accuracy / ACCURACY_LOG, tokenizer)
+        return str(scoring_command(run.accuracy / ACCURACY_LOG, tokenizer))
 
     def verify(self, run: ScenarioRuns, test: str) -> str:
         """The command that verifies a test that was run."""
@@ -115,20 +105,6 @@ class Maker(msgspec.Struct, frozen=True):
         every = (record for folder in folders for record in records_in(folder))
         ours = (one for one in every if one.plan.client.benchmark.name == self.found.benchmark.name)
         return (one for one in ours if self.rehearsal or not one.deviations)
-
-
-def _placed(words: Iterable[str], places: Mapping[str, object]) -> Iterator[str]:
-    """The words with complete paths in place of those that were typed; not of ``TEST07=FILE`` of several."""
-    flag = ""
-    for word in words:
-        name, equals, _ = word.partition("=")
-        place = places.get(name.replace("_", "-")) if word.startswith("--") else places.get(flag)
-        if word.startswith("--"):
-            flag = "" if equals else name.replace("_", "-")
-            yield f"{name}={place}" if equals and place is not None else word
-        else:
-            yield word if place is None or equals else str(place)
-            flag = ""
 
 
 def _here(arguments: Sequence[str]) -> list[str]:

@@ -76,7 +76,7 @@ def test_the_rate_to_try_is_not_above_offline(offline, tmp_path):
     run = structs.replace(planned(tmp_path, Scenario.SERVER), provenance=COMMAND)
 
     def first_rate():
-        return options_of(advice_in_mid_run(run, 100, 10, 10.0, None).partition("with: ")[2]).start_qps
+        return options_of(str(advice_in_mid_run(run, 100, 10, 10.0, None)).partition("with: ")[2]).start_qps
 
     assert first_rate() == 11  # 0.9 of half of 25
     slow = structs.replace(offline.statistics, samples_per_s=4.0)

@@ -53,7 +53,20 @@ def test_a_parser_is_built_once_under_either_name(by_door):
     ],
 )
 def test_a_recorded_command_has_its_verb_before_its_flags(by_door, arguments, start):
-    assert recorded(arguments) == (start, ("--accuracy",))
+    assert recorded(arguments) == (start, ("--accuracy",), "")
+
+
+@pytest.mark.parametrize("program", [DOOR, str(ROOT / "run_mlperf.py")])
+def test_a_command_of_another_folder_begins_there(by_door, program, tmp_path):
+    """There its paths begin, those of flags as those of the interpreter and the program."""
+    here = recorded([program, "run"], str(tmp_path))
+    assert str(here) == shlex.join([*here.start, *here.flags])
+    assert here.anywhere() == f"cd {tmp_path} && {here}"
+    there = recorded([program, "run"], str(ROOT))
+    assert (
+        there.start[-2:] == ("./mlperf", "run") if program == DOOR else there.start[1:] == ("run_mlperf.py",)
+    )
+    assert str(there) == there.anywhere() == f"cd {ROOT} && {shlex.join([*there.start, *there.flags])}"
 
 
 OF_A_RUN = ["--max_samples", "64", "--total-sample-count=9", "--restart", "--official", "--no-report"]
@@ -62,7 +75,7 @@ OF_A_RUN = ["--max_samples", "64", "--total-sample-count=9", "--restart", "--off
 @pytest.mark.parametrize("start", [[DOOR, "run"], ["run_mlperf.py"]])
 def test_the_search_after_a_run_is_taken_by_the_program(by_door, start):
     flags = ["--scenario", "server", "--input-file", "p.parquet", *OF_A_RUN, "--timeout", "90"]
-    words = shlex.split(search_command([*start, *flags], 17.0))
+    words = shlex.split(str(search_command([*start, *flags], 17.0)))
     expected = [DOOR, "peak"] if by_door else [PYTHON, str(ROOT / "find_peak.py"), "search"]
     assert words[: len(expected)] == expected
     found = search_options(["search", *words[len(expected) :]])

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from harness.cli import door
+from harness.cli.commands import USERS_FOLDER
 from harness.git import checkout_command
 from harness.record import provenance
 from harness.record.provenance import (
@@ -56,6 +57,14 @@ def test_software_and_no_value_of_a_key(monkeypatch):
     assert "hf_secret_value" not in repr(found)
     assert found.packages["numpy"] == np.__version__
     assert found.python == "CPython " + ".".join(map(str, sys.version_info[:3]))
+
+
+def test_the_folder_of_the_command_is_the_users(tmp_path, monkeypatch):
+    """A campaign starts its steps in that of its file, with complete paths."""
+    monkeypatch.chdir(tmp_path)
+    assert gather_provenance().folder == str(tmp_path)
+    monkeypatch.setenv(USERS_FOLDER, "/home/me")
+    assert gather_provenance().folder == "/home/me"
 
 
 def test_every_pinned_run_package_is_asked_for():

@@ -20,7 +20,7 @@ LOG = Path("mlperf_results/gpt-oss-120b/offline/accuracy/mlperf_log_accuracy.jso
 
 def parsed(command):
     """The command's interpreter and script, and its flags as the evaluator reads them."""
-    interpreter, script, *flags = shlex.split(command)
+    interpreter, script, *flags = shlex.split(str(command))
     return interpreter, script, build_parser().parse_args(flags)
 
 
@@ -46,7 +46,7 @@ def test_from_another_folder_the_paths_are_absolute(tmp_path, monkeypatch):
 def test_resuming_is_the_same_command(given, monkeypatch):
     monkeypatch.chdir(ROOT)
     flags = ["--accuracy", "--input-file", "a set.parquet"]
-    words = shlex.split(resuming_command([str(ROOT / "run_mlperf.py"), *flags, *given]))
+    words = shlex.split(str(resuming_command([str(ROOT / "run_mlperf.py"), *flags, *given])))
     assert words[1:] == ["run_mlperf.py", *flags, "--resume"]
     assert (ROOT / words[0]).samefile(sys.executable)
 
@@ -56,10 +56,10 @@ def test_commands_of_the_door(folder, launcher, monkeypatch):
     """Where the process was started by it, the scoring command is one of its own."""
     monkeypatch.chdir(ROOT / folder)
     door = str(ROOT / "mlperf")
-    again = shlex.split(resuming_command([door, "eval", "--output", "a file"]))
+    again = shlex.split(str(resuming_command([door, "eval", "--output", "a file"])))
     assert again[:4] == [launcher, "eval", "--output", "a file"]
     monkeypatch.setattr(sys, "argv", [door, "run", "--accuracy"])
-    words = shlex.split(scoring_command(LOG))
+    words = shlex.split(str(scoring_command(LOG)))
     assert words[:3] == [launcher, "score", "--mlperf-log"]
 
 
@@ -91,6 +91,30 @@ def test_the_step_after_a_run(tmp_path, monkeypatch, mode, result, completed, fa
         provenance=structs.replace(ENDED.provenance, command=("run_mlperf.py", "--accuracy")),
     )
     assert re.fullmatch(line, next_step(record)), next_step(record)
+
+
+@pytest.mark.parametrize(
+    ("mode", "result"), [("accuracy", "INTERRUPTED"), ("performance", "INTERRUPTED"), ("accuracy", "VALID")]
+)
+def test_a_step_with_relative_paths_names_their_folder(tmp_path, monkeypatch, mode, result):
+    """On a page, and on the terminal in another folder; on that of the run itself nothing is added."""
+    ran = tmp_path / "the run's"
+    ran.mkdir()
+    command = ("run_mlperf.py", "--input-file", "in/d.parquet")
+    record = structs.replace(
+        with_plan(ENDED, mode=mode, log_dir=ran / "out"),
+        verdict=RunVerdict(result),
+        provenance=structs.replace(ENDED.provenance, command=command, folder=str(ran)),
+    )
+    monkeypatch.chdir(ran)
+    here, page = next_step(record), next_step(record, elsewhere=True)
+    words, _, step = here.partition(" with: ")
+    assert page == f"{words} with: cd {shlex.quote(str(ran))} && {step}"
+    monkeypatch.chdir(tmp_path)
+    if result == "VALID":  # not by the run's command: the log lies where the record says
+        assert shlex.split(next_step(record))[-1] == "the run's/out/mlperf_log_accuracy.json"
+    else:
+        assert next_step(record) == page
 
 
 @pytest.mark.parametrize(("complete", "step"), [(True, False), (False, True)])
