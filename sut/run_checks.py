@@ -10,7 +10,7 @@ from harness.config import rule_checks
 from harness.config.audit_config import test_named
 from harness.config.benchmark import DatasetRule
 from harness.config.expected_queries import ExpectedQueries, ended_by
-from harness.config.loadgen_conf import Conf, ConfKey, parse_conf, read_conf
+from harness.config.loadgen_conf import Conf, ConfKey, parse_conf, read_conf, source_of
 from harness.config.loadgen_settings import (
     ACCURACY_MODE,
     LEAST_PERCENTILE,
@@ -166,7 +166,8 @@ def _row(plan: RunPlan, key: str) -> str:
         source = f"--audit-config {file}"
         if key in parse_conf(plan.audit_text, source, plan.conf_key, "audit").settings:
             return f"{source}: *.*.{key}"
-    return f"{plan.user_conf}: {plan.model_key}.{plan.scenario.loadgen}.{key}"
+    source = source_of(key, plan.conf_key, plan.user_conf, plan.mlperf_conf)
+    return f"{source}: {plan.model_key}.{plan.scenario.loadgen}.{key}"
 
 
 def require_times_of_tokens(plan: RunPlan, readback: Mapping[str, Setting]) -> None:
@@ -205,17 +206,18 @@ def require_enough_queries(plan: RunPlan, readback: Mapping[str, Setting], expec
     if plan.accuracy or plan.audit_text is not None:
         return  # a compliance test counts whether LoadGen reports VALID or not
     if row := ended_by(readback, plan.scenario.loadgen, expected):
-        raise ConfigError(f"{plan.user_conf}: {ends_early(row)}")
+        raise ConfigError(ends_early(plan, row))
     most = expected.samples if expected.exact else int(readback["max_query_count"])
     if most and (problem := too_few_queries(most, plan, readback)):
         raise ConfigError(problem)
 
 
-def ends_early(row: str) -> str:
+def ends_early(plan: RunPlan, row: str) -> str:
     """What a conf row does by which LoadGen ends a run, and what to do."""
+    source = source_of(row, plan.conf_key, plan.user_conf, plan.mlperf_conf)
     return (
-        f"{row} would end the run early, which LoadGen logs as an error, so that it is INVALID; remove the "
-        "row: a run ends by min_query_count and min_duration"
+        f"{source}: {row} would end the run early, which LoadGen logs as an error, so that it is INVALID; "
+        "remove the row: a run ends by min_query_count and min_duration"
     )
 
 

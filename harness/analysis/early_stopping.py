@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.analysis.statistics import completed, has_tpot
+from harness.config.loadgen_conf import source_of
 from harness.config.loadgen_settings import SERVER_PERCENTILE, Setting
 from harness.config.plans import RunPlan
 from harness.config.scenario import Scenario
@@ -80,7 +81,9 @@ def too_few_queries(queries: int, plan: RunPlan, settings: Mapping[str, Setting]
     given = counted(queries, "query")
     most, rows = int(settings["max_query_count"]), []
     if is_capped := 0 < most < needed:
-        rows.append(f"remove the row of max_query_count, which is {most}")
+        source = source_of("max_query_count", plan.conf_key, plan.user_conf, plan.mlperf_conf)
+        where = "" if source == str(plan.user_conf) else f", from {source}"
+        rows.append(f"remove the row of max_query_count, which is {most}{where}")
     if not is_capped or queries < most:
         rows.append(f"write a row {key}.min_query_count = {needed}")
     return (

@@ -138,6 +138,16 @@ def read_conf(path: Path, run: ConfKey, kind: ConfKind = "user") -> Conf:
     return parse_conf(read_text(str(path), path), str(path), run, kind)
 
 
+def source_of(key: str, run: ConfKey, user: Path, mlperf: Path | None) -> str:
+    """The file that decides on a setting, the user.conf where none has it, as a message names it.
+
+    Raises ConfigError as ``read_conf``.
+    """
+    if mlperf is None or key in read_conf(user, run).settings:
+        return str(user)
+    return f"--mlperf-conf {mlperf}" if key in read_conf(mlperf, run, "mlperf").settings else str(user)
+
+
 def with_rows(text: str, comment: str, rows: Iterable[str]) -> str:
     """A conf file with further rows at its end: of equally exact rows LoadGen takes the last."""
     return "\n".join([text.rstrip("\n"), "", f"# {comment}", *rows, ""])

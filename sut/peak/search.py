@@ -116,7 +116,7 @@ def _check_queries(settings: SearchSettings, base: RunRecord) -> None:
     """
     for row, name in (("max_query_count", "max_query_count"), ("max_duration", "max_duration_ms")):
         if settings.loadgen[name]:
-            raise ConfigError(f"{base.plan.user_conf}: {ends_early(row)}")
+            raise ConfigError(ends_early(base.plan, row))
     fewest = Schedule(settings.loadgen, settings.samples).fewest.queries
     if problem := too_few_queries(fewest, base.plan, settings.loadgen):
         raise ConfigError(f"at low rates {problem}")

@@ -164,7 +164,10 @@ class InfoClient:
             for data in answer.iter_raw():
                 body += data
                 if len(body) > _MOST_BYTES:
-                    raise ServerError(f"{self.url}: {path} answered more than {_MOST_BYTES} bytes")
+                    raise ServerError(
+                        f"{self.url}: {path} answered more than {_MOST_BYTES} bytes, as no server of models "
+                        "does; correct --server-url"
+                    )
                 self._left()
         return answer.status_code, bytes(body)
 

@@ -177,7 +177,7 @@ def _ask_sglang(control: InfoClient) -> tuple[ServerInfo, SettingValues]:
     if model is None or "model_path" not in model:
         raise ServerError(
             f"{control.url}: no SGLang server (it has no /model_info), nor ours of PyTorch; "
-            "use --backend vllm, trtllm, dynamo or openai"
+            "name another with --backend vllm, trtllm, dynamo or openai, or correct --server-url"
         )
     return _sglang(control, model)
 

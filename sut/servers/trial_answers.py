@@ -74,10 +74,12 @@ def _why(protocol: Protocol, *, one_more: bool) -> str:
             "the server's chat template makes another prompt than the dataset has, such as by a system "
             "prompt; start it with the template that the dataset was made with"
         )
-    if one_more:
-        return "the server adds a token, such as the one for the beginning of a text (BOS); start it without"
+    added = "the server adds a token, such as the one for the beginning of a text (BOS); start it without"
     if protocol.text_in:
-        return "the server's tokenizer is not the one that the dataset was made with"
+        other = "the server's tokenizer is not the one that the dataset was made with"
+        return f"{added}, or {other}" if one_more else other
+    if one_more:
+        return added
     if protocol.api == "chat-ids":
         return "the server ignores the ids of a chat request and answers an empty chat"
     return "the server does not take ids as they are"
@@ -92,6 +94,13 @@ def _remedy(protocol: Protocol, failure: Failure) -> str:
         return remedy
     if (protocol.dialect, protocol.api, status) == ("openai", "generate", 404):
         return "vLLM has this API with --enable-scale-out only"
+    if failure.kind is FailureKind.TOKEN_VALUE:
+        return "the server has another model: start it with the benchmark's, or name its own with --benchmark"
+    if failure.kind is FailureKind.TOO_MANY_TOKENS:
+        return (
+            "the server, or a gateway before it, does not keep to the limit of a request; another --api, or "
+            "another version of it, may"
+        )
     if _PAGE.search(failure.detail):
         return "that is the page of a proxy or gateway, not of a server of models: name the server itself"
     return ""

@@ -117,7 +117,7 @@ def test_sizes_that_cannot_be_count_as_not_told(size):
 )
 def test_pages_that_are_no_json(body):
     page = {"/model_info": lambda head: [document(body)]}
-    with hostile(lambda head: [], page) as server, pytest.raises(ServerError, match="no SGLang server"):
+    with hostile(lambda head: [], page) as server, pytest.raises(ServerError, match="no SGLang server.* or correct"):
         discover([server.url], "sglang", Access(), 20)
 
 
@@ -127,6 +127,13 @@ def test_a_compressed_page_is_not_unpacked():
     with hostile(lambda head: [], page) as server, pytest.raises(ServerError, match="no SGLang server"):
         discover([server.url], "sglang", Access(), 20)
     assert all(b"accept-encoding: identity" in head.lower() for head in server.heads)
+
+
+def test_a_page_without_an_end_is_of_no_server_of_models():
+    page = {"/model_info": lambda head: [document(b" " * (2 << 20))]}
+    said = "answered more than 1048576 bytes, as no server of models does; correct --server-url"
+    with hostile(lambda head: [], page) as server, pytest.raises(ServerError, match=said):
+        discover([server.url], "sglang", Access(), 20)
 
 
 def test_a_trickled_flush_does_not_hold_up_the_run():

@@ -55,7 +55,7 @@ def plan_rehearsal(
     steps = tuple(sorted(options.concurrency)) or spread(lowest, c_max, rules.fewest_points)
     used = min(samples, found.margin.end + 1) if options.short else samples
     _check_bands(steps, found)
-    _check_steps(steps, found, rules, dedicated=options.offline == "dedicated")
+    _check_steps(steps, found, rules, options)
     _check_dataset(samples, used, max(steps[-1], c_max))
     scored = _scored(steps, found) if accuracy_samples else frozenset()
     plan = _Plan(rules, found, used, scored, c_max, options.offline, options.short)
@@ -172,7 +172,9 @@ def _scored(steps: Sequence[int], found: Regions) -> frozenset[int]:
     return frozenset(highest[band] for band in MANDATORY)
 
 
-def _check_steps(steps: Sequence[int], found: Regions, rules: EndpointsRules, *, dedicated: bool) -> None:
+def _check_steps(
+    steps: Sequence[int], found: Regions, rules: EndpointsRules, options: RehearsalOptions
+) -> None:
     shown = ", ".join(map(str, steps))
     for lower, higher in itertools.pairwise(steps):
         if lower == higher:
@@ -189,11 +191,12 @@ def _check_steps(steps: Sequence[int], found: Regions, rules: EndpointsRules, *,
             f"--concurrency has {steps[-1]}, expected at most {found.margin.end}, C_max and 10 %; "
             "raise --c-max"
         )
-    most = rules.most_points - dedicated
+    most = rules.most_points - (options.offline == "dedicated")
     if not rules.fewest_points <= len(steps) <= most:
+        own = f"give {'fewer' if len(steps) > most else 'more'} numbers with --concurrency"
         raise ConfigError(
-            f"{counted(len(steps), 'point')} ({shown}), expected {rules.fewest_points} to {most}; raise "
-            "--c-max, or set --concurrency"
+            f"{counted(len(steps), 'point')} ({shown}), expected {rules.fewest_points} to {most}; "
+            f"{own if options.concurrency else 'raise --c-max, or set --concurrency'}"
         )
 
 

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from harness.config.loadgen_conf import MODELS, Conf, ConfKey, ConfRow, parse_conf, read_conf
+from harness.config.loadgen_conf import MODELS, Conf, ConfKey, ConfRow, parse_conf, read_conf, source_of
 from harness.config.scenario import LOADGEN_SCENARIOS
 from harness.errors import ConfigError
 from tests.harness.config.loadgen import loadgen_binary, loadgen_reads
@@ -432,3 +432,14 @@ def test_an_audit_config(tmp_path, line, expected):
     conf = read_conf(path, SERVER, "audit")
     assert conf.settings["min_duration"] == 0
     assert bool(conf.warnings) == (expected == "warning")
+
+
+def test_the_file_that_decides_on_a_setting(tmp_path):
+    """The --mlperf-conf has rows that are not in the user.conf, which is before it."""
+    user, mlperf = tmp_path / "user.conf", tmp_path / "mlperf.conf"
+    user.write_text("*.Server.min_duration = 1\n")
+    mlperf.write_text("*.Server.min_duration = 2\n*.Server.max_duration = 3\n")
+    assert source_of("max_duration", SERVER, user, mlperf) == f"--mlperf-conf {mlperf}"
+    for key in ("min_duration", "max_query_count"):
+        assert source_of(key, SERVER, user, mlperf) == str(user)
+    assert source_of("max_duration", SERVER, user, None) == str(user)

@@ -170,7 +170,11 @@ IMPOSSIBLE = {
     "C_min above C_max": (("--c-max", "64", "--c-min", "100"), {}, "C_min is 100"),
     "C_min of 0": (("--c-max", "64", "--c-min", "0"), {}, "C_min is 0"),
     "no room between them": (("--c-max", "33", "--c-min", "32"), {}, r"Medium \(empty\)"),
-    "no room for seven": (("--c-max", "35", "--c-min", "30"), {}, "6 points"),
+    "no room for seven": (
+        ("--c-max", "35", "--c-min", "30"),
+        {},
+        "6 points.*; raise --c-max",
+    ),
     "no low point": (("--concurrency", "40,50,60,70,80,90,100"), {}, "begins with 40"),
     "an empty band": (("--concurrency", "1,4,64,80,100,120,256"), {}, r"band Medium \(8-41\)"),
     "two empty bands": (
@@ -178,8 +182,12 @@ IMPOSSIBLE = {
         {},
         r"band Low \(3-5\) and band Medium \(6-13\) of .*: add one in each",
     ),
-    "too few": (("--concurrency", "1,4,20,256"), {}, "4 points"),
-    "too many": (("--concurrency", ",".join(map(str, range(1, 43)))), {}, "42 points"),
+    "too few": (("--concurrency", "1,4,20,256"), {}, "4 points.*; give more numbers with"),
+    "too many": (
+        ("--concurrency", ",".join(map(str, range(1, 43)))),
+        {},
+        "42 points.*; give fewer",
+    ),
     "one twice": (("--concurrency", "1,4,4,20,60,100,256"), {}, "4 twice"),
     "below 1": (("--concurrency", "0,1,4,20,60,100,256"), {}, "C_min is 0"),
     "below C_min": (("--concurrency", "0,1,4,20,60,256", "--c-min", "1"), {}, "numbers from 1 to"),
