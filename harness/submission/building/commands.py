@@ -36,7 +36,7 @@ class Maker(msgspec.Struct, frozen=True):
         if not made.command:
             return ""
         command = recorded(_here(made.command), made.folder)
-        results = ("--results", str(self.found.folder.absolute()))
+        results = ("--results", str(self._results(record.plan.scenario).absolute()))
         return str(command._replace(flags=(*without(command.flags, _LEFT_OUT), *results)))
 
     def run(self, scenario: Scenario, name: str) -> str:
@@ -47,7 +47,7 @@ class Maker(msgspec.Struct, frozen=True):
         words += ["--rehearsal"] if self.rehearsal and name in TESTS else []
         if (like := self._like()) is not None:
             words += ["--user-conf", str(like.plan.user_conf)]
-        words += ["--input-file", str(self._dataset(name)), "--results", str(self.found.folder)]
+        words += ["--input-file", str(self._dataset(name)), "--results", str(self._results(scenario))]
         return shlex.join(words)
 
     def score(self, run: ScenarioRuns, record: RunRecord | None) -> str:
@@ -63,6 +63,11 @@ class Maker(msgspec.Struct, frozen=True):
             words += ["--reference-data", str(self._dataset(test))]
         words += ["--rehearsal"] if self.rehearsal else []
         return shlex.join([*words, "--results", str(run.path)])
+
+    def _results(self, scenario: Scenario) -> Path:
+        """What holds the folder of the scenario's runs: another one would hide those that are there."""
+        own = (run.path.parent for run in self.found.runs if run.scenario is scenario)
+        return next(own, self.found.folder)
 
     def _benchmark(self) -> list[str]:
         name = self.found.benchmark.name

@@ -291,13 +291,19 @@ def test_all_benchmarks_become_one_tree(both_benchmarks, tmp_path, capsys):
     assert "weight_data_types mxfp4" in capsys.readouterr().out  # stated for both alike
 
 
-def test_a_scenario_in_the_folder_of_an_earlier_version_is_found(both_benchmarks, tmp_path):
+def test_a_scenario_in_the_folder_of_an_earlier_version_is_found(both_benchmarks, tmp_path, capsys):
     """Without a benchmark in its path, beside those with one: only its run.json tells whose it is."""
     rename("gpt-oss-120b/offline", "offline")(both_benchmarks)
     assert build(both_benchmarks) == 0
     runs = (tmp_path / "tree" / RESULTS).parent
     assert {path.name for path in (runs / "gpt-oss-120b").iterdir()} == {"Offline", "Interactive"}
     assert {path.name for path in (runs / "deepseek-r1").iterdir()} == {"Offline", "Interactive"}
+    capsys.readouterr()
+    both(fields("offline/accuracy/run.json", verdict=None), remove("offline/TEST07"))(both_benchmarks)
+    assert build(both_benchmarks) == 2
+    commands = [command for _, command in gaps(refused(capsys))["GPU hours"]]
+    assert len(commands) == 2  # a run below gpt-oss-120b would hide all others of its scenario
+    assert all(command.endswith(f" --results {both_benchmarks}") for command in commands)
 
 
 @pytest.mark.engine
