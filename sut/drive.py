@@ -32,7 +32,7 @@ from sut.processes.machine_limits import local_ports
 from sut.servers.apis import TrialRequests, Tried
 from sut.servers.discovery import Servers, find_servers, left_out_warning, require
 from sut.servers.embedded.engine import EmbeddedEngine
-from sut.servers.embedded.tiny_models import model_for
+from sut.servers.embedded.tiny_models import ENDING, model_for
 from sut.servers.health import Recheck
 from sut.servers.preflight import flush_caches, grammar_warning, id_summary, trial_summary
 from sut.servers.scrape import MetricsScraper
@@ -68,7 +68,7 @@ def serving_urls(plan: ClientPlan, samples: SampleSet, least_context: int = 0) -
         yield plan.server_urls, lambda: ""
         return
     limit = plan.parameters.max_new_tokens
-    if limit > _FEW_TOKENS:
+    if limit > _FEW_TOKENS and plan.benchmark.embedded_model not in ENDING:
         log.warning(
             "warning: an answer may have %s tokens, which takes this engine minutes; --max-new-tokens 32 is "
             "enough to try a set-up",

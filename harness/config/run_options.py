@@ -105,8 +105,8 @@ def tokenizer_flag() -> Any:
     """The field for the model's tokenizer."""
     return flag(
         "where there is text: tokenizer.json or folder of the model, or its name in the Hugging Face cache; "
-        "it must be the benchmark's model (default: the benchmark's tokenizer, built in, beside the dataset "
-        "or from that cache)",
+        "it must be the benchmark's model (default: the benchmark's tokenizer: built in, beside the dataset "
+        "as DATASET_tokenizer.json or in models/, or from that cache)",
         default=None,
         metavar="PATH",
     )

@@ -95,13 +95,13 @@ def run(
     _show_earlier(options)
     folder = options.mlperf_log.parent
     record = readable_run(folder)
+    incomplete = "" if record is None else unfinished(folder, record)
+    if incomplete:
+        show(f"INCOMPLETE: {incomplete}", file=sys.stderr)
     options = _with_references(options, record)
     for file in filter(None, to_write):
         require_other(file, *_read_files(options))
     _require_own_files(options)
-    incomplete = "" if record is None else unfinished(folder, record)
-    if incomplete:
-        show(f"INCOMPLETE: {incomplete}", file=sys.stderr)
     others = _of_another_run(options, record)
     _warn(others)
     with ProgressFile(_run_folder(options)) as watched, ProgressBar(sys.stderr) as bar:

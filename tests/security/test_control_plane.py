@@ -117,7 +117,7 @@ def test_sizes_that_cannot_be_count_as_not_told(size):
 )
 def test_pages_that_are_no_json(body):
     page = {"/model_info": lambda head: [document(body)]}
-    with hostile(lambda head: [], page) as server, pytest.raises(ServerError, match="no SGLang server.* or correct"):
+    with hostile(lambda head: [], page) as server, pytest.raises(ServerError, match="or correct --server"):
         discover([server.url], "sglang", Access(), 20)
 
 

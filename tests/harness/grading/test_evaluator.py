@@ -198,6 +198,12 @@ def test_the_log_of_a_performance_run_that_is_not_valid_has_no_remedy_that_is_re
     assert result.code == 4
     assert "score the log of the accuracy run" in line
     assert "answered" not in line and "Continue" not in line
+    structs.replace(with_plan(record, input_file=tmp_path / "gone.parquet"), verdict=INVALID).write(
+        tmp_path / "run.json"
+    )
+    without = evaluated("--mlperf-log", LOG)
+    first, last = without.stderr.splitlines()  # before a dataset is asked for that may be large
+    assert first == line and "gone.parquet is not here" in last
 
 
 @pytest.mark.engine

@@ -321,12 +321,15 @@ def test_where_the_log_and_the_model_are(tmp_path, monkeypatch, may_be_written):
         assert log.parent == (cache if may_be_written else tmp_path / "mlperf-llm-harness")
 
 
-@pytest.mark.parametrize(("tokens", "warned"), [(10_240, True), (128, False)])
-def test_long_answers_are_announced_before_they_cost_minutes(monkeypatch, caplog, tokens, warned):
+@pytest.mark.parametrize(
+    ("benchmark", "tokens", "warned"),
+    [("gpt-oss-120b", 10_240, True), ("gpt-oss-120b", 128, False), ("deepseek-r1", 20_000, False)],
+)
+def test_long_answers_are_announced_before_they_cost_minutes(monkeypatch, caplog, benchmark, tokens, warned):
     engine = SimpleNamespace(url=URL, death=lambda: "")
     monkeypatch.setattr(drive, "engine_of", lambda *words: nullcontext(engine))
     parameters = SimpleNamespace(max_new_tokens=tokens)
-    plan = SimpleNamespace(backend="embedded", benchmark=None, parameters=parameters)
+    plan = SimpleNamespace(backend="embedded", benchmark=load_benchmark(benchmark), parameters=parameters)
     with drive.serving_urls(plan, SimpleNamespace(longest=lambda limit: limit)) as (urls, _):
         assert urls == (URL,)
     assert any("--max-new-tokens 32" in text for text in caplog.messages) == warned
