@@ -95,7 +95,10 @@ def _remedy(protocol: Protocol, failure: Failure) -> str:
     if (protocol.dialect, protocol.api, status) == ("openai", "generate", 404):
         return "vLLM has this API with --enable-scale-out only"
     if failure.kind is FailureKind.TOKEN_VALUE:
-        return "the server has another model: start it with the benchmark's, or name its own with --benchmark"
+        return (
+            "the benchmark's model has no such token: start the server with that model, or name the server's "
+            "own with --benchmark"
+        )
     if failure.kind is FailureKind.TOO_MANY_TOKENS:
         return (
             "the server, or a gateway before it, does not keep to the limit of a request; another --api, or "

@@ -74,7 +74,7 @@ def test_what_the_count_of_a_prompt_shows(protocol, counted, sent, said):
             IDS,
             FailureKind.TOKEN_VALUE,
             "token id 9",
-            "the server has another model: start it with",
+            "the benchmark's model has no such token: start",
         ),
         (IDS, FailureKind.TOO_MANY_TOKENS, "got 9 tokens", "the server, or a gateway before it, does not"),
         (CHAT_IDS, FailureKind.OTHER_REQUEST, f"{ANOTHER_PROMPT}: [100]", "the server ignores the ids"),
