@@ -141,8 +141,8 @@ def _require_free(urls: Sequence[str]) -> None:
         except OSError:
             continue
         raise ServerError(
-            f"a server that is not the campaign's listens at {url} already: stop it, or remove the command "
-            "of [servers] to use it"
+            f"a server that is not the campaign's listens at {url} already: stop it, or remove the "
+            "servers' command from the TOML to use it"
         )
 
 

@@ -102,7 +102,8 @@ def test_a_command_that_forks_and_exits_lives_as_long_as_what_it_started(servers
 
 
 def test_a_port_that_another_server_has_is_refused(servers):
-    with StubServer() as other, pytest.raises(ServerError, match=f"{other.url} already"):
+    remedy = "stop it, or remove the servers' command from the TOML"  # of whichever table it is in
+    with StubServer() as other, pytest.raises(ServerError, match=f"{other.url} already: {remedy}"):
         servers("sleep 1000", url=(other.url,))
 
 
