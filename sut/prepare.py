@@ -76,7 +76,7 @@ def place_workers(plan: ClientPlan, load: Load) -> Placement:
     if placement.workers > MOST_WORKERS:
         raise ConfigError(
             f"--max-concurrency {plan.max_concurrency} needs {placement.workers} workers {placement.reason}; "
-            "allow more open files (ulimit -Hn) or lower it"
+            "allow more open files (ulimit -n) or lower it"
         )
     check_workers(placement.workers, placement.reason)
     return placement

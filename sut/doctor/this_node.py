@@ -81,7 +81,7 @@ def files_finding(machine: Machine, in_flight: int | None, *, server_here: bool)
         return ok("open files", text)
     level: Level = "error" if in_flight or limit <= SPARE_DESCRIPTORS else "warning"
     text += f"; {asked} requests in flight need {needed} with {counted(workers, 'worker')}"
-    return Finding(level, "open files", text, "raise it: ulimit -Hn, or LimitNOFILE of the service")
+    return Finding(level, "open files", text, f"raise it: ulimit -n {needed}, or LimitNOFILE of the service")
 
 
 def ports_finding(limits: MachineLimits, in_flight: int | None, pairs: int) -> Finding:

@@ -39,8 +39,8 @@ class MachineLimits(msgspec.Struct, frozen=True):
         if each > self.descriptors:
             yield (
                 f"{in_flight} requests in flight need {each} open files in each of "
-                f"{counted(workers, 'worker')}, the limit is {self.descriptors}; raise it (ulimit -Hn), or "
-                "use more --num-workers or less --max-concurrency"
+                f"{counted(workers, 'worker')}, the limit is {self.descriptors}; raise it "
+                f"(ulimit -n {each}), or use more --num-workers or less --max-concurrency"
             )
         yield from self.port_shortages(-(-in_flight // pairs))
 
@@ -77,7 +77,7 @@ def check_workers(workers: int, reason: str) -> None:
         fewer = ", or use fewer --num-workers or less --max-concurrency" if workers > 1 else ""
         raise ConfigError(
             f"this process needs {needed} open files for {counted(workers, 'worker')} ({reason}), the limit "
-            f"is {hard}; raise it (ulimit -Hn){fewer}"
+            f"is {hard}; raise it (ulimit -n {needed}){fewer}"
         )
     if needed > resource.getrlimit(resource.RLIMIT_NOFILE)[0]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))

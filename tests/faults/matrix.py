@@ -306,11 +306,11 @@ MACHINE_FAULTS = (
     RunFault("journal_cut", "the journal cut short", _invalid("File too large; lift the limit")),
     RunFault("folder_removed", "output folder removed", _invalid("removed")),
     RunFault("folder_replaced", "output folder renamed and made again", _invalid("removed or replaced")),
-    RunFault("few_descriptors", "12 open files allowed", _refused(2, "12; raise it (ulimit -Hn)")),
+    RunFault("few_descriptors", "12 open files allowed", _refused(2, "12; raise it (ulimit -n 74)")),
     RunFault(
         "too_few_for_flight",
         "80 open files allowed, for 64 requests in flight",
-        _refused(2, "raise it (ulimit -Hn)"),
+        _refused(2, "80; raise it (ulimit -n 96)"),
     ),
     RunFault("little_memory", "200 MB of memory allowed", _refused(2, "expected at least 600000; lift it")),
     RunFault("descriptors_run_out", "open files run out", _invalid("failed", "local_limit")),

@@ -189,6 +189,7 @@ def test_few_open_files_are_an_error():
     assert done.returncode == 2
     assert "ERROR    open files" in done.stdout
     assert "5000 requests in flight need 849 with 157 workers" in done.stdout
+    assert "raise it: ulimit -n 849," in done.stdout
 
 
 def few_files():

@@ -29,7 +29,7 @@ def test_fits(in_flight, workers, pairs):
 @pytest.mark.parametrize(
     ("in_flight", "workers", "pairs", "message"),
     [
-        (19_937, 1, 1, "need 20001 open files in each of 1 worker, the limit is 20000; raise it (ulimit"),
+        (19_937, 1, 1, "in each of 1 worker, the limit is 20000; raise it (ulimit -n 20001), or"),
         (
             28_233,
             8,
@@ -92,7 +92,7 @@ def test_workers_asked_for_raise_the_soft_limit_and_are_refused_beyond_the_hard_
         resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
         check_workers(48, "as asked")
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (304, hard)
-        with pytest.raises(ConfigError, match=r"raise it \(ulimit -Hn\)"):
+        with pytest.raises(ConfigError, match=rf"raise it \(ulimit -n {5 * hard + 64}\)"):
             check_workers(hard, "as asked")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (before, hard))
@@ -100,7 +100,7 @@ def test_workers_asked_for_raise_the_soft_limit_and_are_refused_beyond_the_hard_
 
 def test_fewer_than_one_worker_is_no_remedy(monkeypatch):
     monkeypatch.setattr("sut.processes.machine_limits.hard_descriptor_limit", lambda: 64)
-    with pytest.raises(ConfigError, match=r"for 1 worker \(as asked\), the limit is 64; .*-Hn\)$"):
+    with pytest.raises(ConfigError, match=r"for 1 worker \(as asked\), the limit is 64; .*ulimit -n 69\)$"):
         check_workers(1, "as asked")
 
 
