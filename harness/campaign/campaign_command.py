@@ -447,7 +447,8 @@ class _Walk(msgspec.Struct):
         """What the servers' command printed last, where it is to blame."""
         if code != EXIT_SERVER or self.servers.process is None:
             return ()
-        return (*self.servers.last_lines(), f"The servers' log: {shown(self.servers.log)}")
+        log = f"The servers' log: {shown(self.servers.log)}"
+        return (*self.servers.last_lines(), log, *self.servers.more_time())
 
     def _stopped(self, step: Step, found: Standing) -> int:
         """A step is lost: the same again would end the same."""

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -90,6 +90,14 @@ class ServerCommand(msgspec.Struct):
         except OSError:
             return []
         return [f"| {printable(line, LONG_LINE)}" for line in tail.splitlines()[-_LINES:]]
+
+    def more_time(self) -> Iterator[str]:
+        """The remedy for servers that live and were never ready: they may only load for longer."""
+        if self.servers is not None and not (self.died or self.were_ready):
+            yield (
+                "Where the servers only need more time: write a longer wait into their table of the TOML, "
+                f"now {self.servers.wait}."
+            )
 
     def stop(self) -> None:
         """Stop what was started."""

@@ -75,10 +75,11 @@ def ended(command):
     ],
 )
 def test_an_end_is_told_with_the_last_lines(servers, text, code):
-    obituary, lines = ended(servers(text))
+    obituary, lines = ended(command := servers(text))
     assert code in obituary
     assert text in obituary
     assert lines == (["| hello", "| no memory"] if "echo" in text else [])
+    assert not [*command.more_time()]
 
 
 def test_a_scenario_that_asks_the_same_servers_otherwise_does_not_start_them_again(servers):
@@ -87,6 +88,10 @@ def test_a_scenario_that_asks_the_same_servers_otherwise_does_not_start_them_aga
     process = command.process
     command.use(Servers(command="sleep 1000", url=("http://127.0.0.1:9",), wait="2h"))
     assert command.process is process
+    (line,) = command.more_time()
+    assert line.endswith("a longer wait into their table of the TOML, now 2h.")
+    command.were_ready = True
+    assert not [*command.more_time()]
     command.use(Servers(command="sleep 1001", url=("http://127.0.0.1:9",)))
     assert command.process is not process and process.poll() is not None
 
