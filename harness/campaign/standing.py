@@ -37,6 +37,7 @@ from harness.grading.decoding.text_tokenizer import tokenizer_sha256
 from harness.json_files import read_kept, write_json
 from harness.loadgen_logs.integrity import damage
 from harness.record.accuracy_result import AccuracyResult
+from harness.record.repeated import MOVES_ASIDE
 from harness.record.resume import ANY_SAMPLE, answers_in, differences, newest_run, other_log
 from harness.record.run_events import RunEvent
 from harness.record.run_record import RunRecord
@@ -97,7 +98,8 @@ def standing(campaign: Campaign, step: Step) -> Standing:
         return _standing(campaign, step)
     except ConfigError as error:
         cheap = step.kind in ("trial", "score")
-        return Standing("failed" if cheap else "lost", f"restore it or begin anew: {error}")
+        what = str(error).partition(f"; restore it, or {MOVES_ASIDE}")[0]  # --restart of its own program
+        return Standing("failed" if cheap else "lost", f"restore it or begin anew: {what}")
 
 
 def _standing(campaign: Campaign, step: Step) -> Standing:

@@ -3,7 +3,7 @@
 import math
 import shlex
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -500,7 +500,9 @@ def _conf(runs: _Runs) -> RunConf:
     base = _base_conf(runs)
     rate = runs.own.target_latency if runs.scenario.one_at_a_time else runs.own.target_qps
     if rate == SEARCH:
-        rate = found_rate(search_folder(runs.folder), runs.scenario)
+        rate = None
+        with suppress(ConfigError):  # what is damaged is named by the search's own step
+            rate = found_rate(search_folder(runs.folder), runs.scenario)
     if runs.campaign.rehearsal or rate is None:
         return user_conf(base)
     assert isinstance(rate, float) and math.isfinite(rate)

@@ -989,6 +989,16 @@ def test_a_search_that_runs_shows_what_it_has_measured_and_its_run(tmp_path):
         assert remaining(state) == "0 of 1 steps are done"
 
 
+def test_a_search_whose_state_is_damaged_is_lost_and_may_begin_anew(tmp_path):
+    """No step could be named with --restart, as the steps could not be listed."""
+    campaign, step = campaign_with(tmp_path, "search", "server = { target_qps = 'search' }\n")
+    path = step.folder / "search/search.json"
+    path.parent.mkdir(parents=True)
+    path.write_text("{")
+    (found,) = _named(campaign, [step.name]).values()
+    assert found == Standing("lost", f"restore it or begin anew: {path}: Input data was truncated")
+
+
 def test_status_counts_what_begins_anew_as_not_done(tmp_path, monkeypatch, capsys):
     """Steps that ``--restart`` names were done, or continued, until their runs had begun."""
     campaign = campaign_of(tmp_path, "offline = { target_qps = 9.0 }\n")
