@@ -116,10 +116,10 @@ def log_file(log_dir: Path, name: str) -> Path:
     return verified if not path.exists() and verified.exists() else path
 
 
-def read_run(log_dir: Path, detail: LoadgenDetail, benchmark: str) -> RunFindings:
+def read_run(log_dir: Path, detail: LoadgenDetail, benchmark: str, test: str) -> RunFindings:
     """Read what the logs in a folder say of their run.
 
-    Raises ConfigError for a log that is cut short, and for a record of another benchmark.
+    Raises ConfigError for a log that is cut short, and for a record of another benchmark or test.
     """
     summary, path = _summary(log_dir), log_dir / RUN_RECORD
     missing = [name for name in (SUMMARY, DETAIL) if not log_file(log_dir, name).exists()]
@@ -138,6 +138,8 @@ def read_run(log_dir: Path, detail: LoadgenDetail, benchmark: str) -> RunFinding
         raise ConfigError(
             f"{path}: names the benchmark {named}, but --benchmark is {benchmark}; pass --benchmark {named}"
         )
+    if (audit := record.plan.audit) is not None and audit.test != test:
+        raise ConfigError(f"{path}: a run of {audit.test}, expected {test}; pass the folder of its run")
     if other := other_log(log_file(log_dir, ACCURACY_LOG), record):
         errors.append(other)
     return RunFindings(scenario, (*errors, *_record_errors(record)), tuple(warnings), record)

@@ -65,7 +65,7 @@ def verify(request: VerifyRequest) -> VerifyResult:
     if not path.is_file():
         raise ConfigError(f"--log-dir {log_dir}: no {ACCURACY_LOG}; pass the folder of LoadGen's logs")
     detail = read_detail_log(log_dir)
-    facts = read_run(log_dir, detail, request.benchmark.name)
+    facts = read_run(log_dir, detail, request.benchmark.name, test.name)
     _require_official(request, facts)
     references = load_answers(request)
     if references and request.references is not None and facts.record is not None:

@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from harness.config.benchmark import load_benchmark
+from harness.config.plans import ComplianceSettings
 from harness.files import sha256_of
 from harness.record.output_dir import locked
 from harness.record.run_record import RunVerdict
@@ -207,6 +208,16 @@ def test_logs_of_another_benchmark_than_the_flags(logs, verify):
     code, _, errors = verify("TEST09", "--benchmark", "gpt-oss-120b", "--log-dir", logs)
     assert code == 2
     assert re.search("run.json: names the benchmark deepseek-r1, .*; pass --benchmark deepseek-r1", errors)
+
+
+def test_logs_of_another_test(logs, verify09):
+    dataset_rule = load_benchmark("gpt-oss-120b").dataset(accuracy=True)
+    audited = ComplianceSettings(test="TEST07", dataset=dataset_rule, settings={}, text="", official=True)
+    plan = replace(records.ENDED.plan, audit=audited)
+    replace(records.ENDED, plan=plan).write(logs / "run.json")
+    code, printed, said = verify09(logs, "--rehearsal")
+    assert (code, printed) == (2, "")
+    assert f"{logs}/run.json: a run of TEST07, expected TEST09; pass the folder of its run\n" in said
 
 
 def test_a_run_is_judged_by_the_rules_of_its_round(logs, verify):
