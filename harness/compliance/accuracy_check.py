@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 from msgspec.structs import replace
 
 from harness.compliance.base import (
+    PASS_DATASET,
     RULE,
     ComplianceTest,
     JudgedRun,
@@ -58,7 +59,7 @@ class AccuracyTest(ComplianceTest, frozen=True, kw_only=True):
         if programs:
             raise GradingError(
                 f"TEST07: {programs} of {len(references)} references are LiveCodeBench problems, expected "
-                "GPQA; pass the compliance dataset (datasets/download.sh --what compliance)"
+                f"GPQA{PASS_DATASET}"
             )
 
     def judge(self, log: AccuracyLog, run: JudgedRun) -> TestResult:

@@ -18,6 +18,7 @@ from harness.loadgen_logs.summary_and_detail import LoadgenDetail
 from harness.text import counted
 
 RULE = "=" * 80
+PASS_DATASET = "; pass the compliance dataset (datasets/download.sh --what compliance)"
 _NUMBER = re.compile(r"\d+\.?\d*|\.\d+")
 _TOTAL = re.compile(r"^Total samples(?: evaluated)?: (\d+)[ \t\r]*$", re.MULTILINE)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness.compliance.base import ComplianceTest, JudgedRun, TestResult
+from harness.compliance.base import PASS_DATASET, ComplianceTest, JudgedRun, TestResult
 from harness.compliance.run_logs import (
     RunFindings,
     log_file,
@@ -127,7 +127,7 @@ def load_answers(request: VerifyRequest) -> tuple[Reference, ...]:
             f"{test.name} scores answers, and its dataset is not here; pass --reference-data, the compliance "
             f"dataset, or run {fetching(request.benchmark.name)}"
         )
-    references = load_references(request.references, request.benchmark)
+    references = load_references(request.references, request.benchmark, PASS_DATASET)
     test.require_references(references)
     wanted = test.dataset.samples
     if request.official and len(references) != wanted:

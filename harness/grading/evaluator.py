@@ -328,15 +328,18 @@ def require_gradable(options: EvaluationOptions, outputs: int) -> None:
     benchmark = _benchmark(options)
     graders = graders_of(benchmark.name)
     require_metrics(benchmark, graders)
-    references = load_references(options.references, benchmark)
-    if len(references) < outputs:
+    remedy = ""
+    if options.references == options.mlperf_log:
+        remedy = f"; pass the accuracy dataset of {benchmark.name} as --accuracy-file, or another --benchmark"
+    references = load_references(options.references, benchmark, remedy)
+    if len(references) != outputs:
         raise GradingError(
             f"--reference-data {options.references}: {counted(len(references), 'row')}, the accuracy dataset "
             f"has {outputs}; pass the references of this dataset, with its rows in their order"
         )
     tokenizer = options.tokenizer or tokenizer_beside(options.references, benchmark)
     open_decoder(benchmark, tokenizer, benchmark.dataset(accuracy=True).max_new_tokens)
-    _runners(references[:outputs], graders, options, benchmark)
+    _runners(references, graders, options, benchmark)
 
 
 def _benchmark(options: EvaluationOptions) -> Benchmark:

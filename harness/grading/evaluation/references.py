@@ -31,14 +31,17 @@ class Reference(msgspec.Struct, frozen=True):
     """The prompt; None where the file has none as text."""
 
 
-def load_references(path: Path, benchmark: Benchmark) -> tuple[Reference, ...]:
+def load_references(path: Path, benchmark: Benchmark, remedy: str = "") -> tuple[Reference, ...]:
     """All rows in file order, index = qsl_idx. DatasetError for anything that cannot be graded against.
 
+    ``remedy``: for a file of another kind; without one it is that of ``./mlperf score``.
     Raises ConfigError for a benchmark without graders. One with a single grader needs no column of data sets.
     """
     graders = graders_of(benchmark.name).by_kind
     table = open_table(path)
-    remedy = f"; pass the accuracy dataset of {benchmark.name} as --reference-data, or another --benchmark"
+    remedy = remedy or (
+        f"; pass the accuracy dataset of {benchmark.name} as --reference-data, or another --benchmark"
+    )
     names = _dataset_names(table, graders, remedy)
     rule = benchmark.dataset(accuracy=True)
     column = table.first_column(rule.truth_columns, remedy)

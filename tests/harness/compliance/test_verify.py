@@ -116,6 +116,9 @@ def test_the_accuracy_dataset_has_no_references_of_test07(logs, verify):
     rows = [line.split("\t") for line in (ROOT / "datasets/manifest.tsv").read_text().splitlines()]
     (file,) = [row[3] for row in rows if row[:2] == ["gpt-oss-120b", what]]
     assert (code, file) == (2, "acc/acc_eval_compliance_gpqa.parquet")
+    code, _, said = verify("TEST07", "--log-dir", logs, "--reference-data", SAMPLES / "perf_sample.parquet")
+    assert code == 2
+    assert f"; pass the compliance dataset (datasets/download.sh --what {what})\n" in said
 
 
 @pytest.mark.parametrize(("scenario", "code"), [("Offline", 2), ("Server", 0)])

@@ -409,6 +409,14 @@ def test_bad_references_are_one_line_before_anything_is_sent(tmp_path):
         assert str(path) in str(caught.value) and "\n" not in str(caught.value)
 
 
+def test_the_true_answers_are_those_of_the_accuracy_dataset_row_by_row():
+    fewer = SAMPLES / "compliance_sample.parquet"
+    with pytest.raises(HarnessError, match="96 rows, the accuracy dataset has 30; "):
+        plan_accuracy(options(fewer, reference_data=GPT_OSS))
+    with pytest.raises(HarnessError, match=r"; pass the accuracy dataset of .* as --accuracy-file, "):
+        plan_accuracy(options(SAMPLES / "perf_sample.parquet"))
+
+
 def test_more_rows_than_the_dataset_has(tmp_path):
     with pytest.raises(DatasetError):
         plan_of(97)
