@@ -13,6 +13,7 @@ from harness.config.benchmark import Benchmark
 from harness.config.generation import MOST_NUMBER
 from harness.dataset.table import ParquetTable, Table, is_binary_table, open_table
 from harness.errors import ConfigError, DatasetError, GradingError
+from harness.files import ACCURACY_LOG
 from harness.grading.decoding.harmony import HarmonyText
 from harness.grading.decoding.output import Output, TextOutput, ThinkingText
 from harness.grading.decoding.output_decoder import (
@@ -28,6 +29,7 @@ from harness.text import counted, first_few, printable
 
 # The columns of a table of outputs, as upstream names them.
 TEXT, IDS, LENGTH, BACKEND = "model_output", "tok_model_output", "tok_model_output_len", "model_backend"
+_OTHER_TABLE = f"; pass {ACCURACY_LOG} or a table of outputs"
 FAILURE = "failure"  # our column: why a row has no output
 METADATA = "mlperf_run_eval"  # the key, in a parquet file's schema, of the settings of run_eval.py as JSON
 
@@ -314,6 +316,7 @@ def _ids(path: Path, row: int, cell: Any) -> TokenIds:
 
 
 def _text_rows(table: Table, benchmark: Benchmark) -> TextRows:
+    table.first_column((TEXT,), _OTHER_TABLE)
     texts, lengths = list(_texts(table)), list(_lengths(table))
     if any(text is not None for text in texts) and all(length is None for length in lengths):
         raise DatasetError(f"{table.path}: {LENGTH} is empty in every row, expected numbers of tokens")

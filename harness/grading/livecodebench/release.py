@@ -88,7 +88,7 @@ def read_problems(file: Path) -> Iterator[Problem]:
     with file.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             if line.strip():
-                yield _problem(line, f"{file.name}:{number}")
+                yield _problem(line, f"{file}:{number}")
 
 
 def _problem(line: bytes, where: str) -> Problem:
@@ -104,7 +104,8 @@ def _problem(line: bytes, where: str) -> Problem:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DatasetError(
             f"{where}: not a LiveCodeBench problem ({type(error).__name__}: {error});"
-            " expected question_id, metadata, public_test_cases, private_test_cases"
+            " expected question_id, metadata, public_test_cases, private_test_cases; pass a release as "
+            "--lcb-data, or delete this file and download it again"
         ) from error
 
 

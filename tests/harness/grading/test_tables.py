@@ -236,7 +236,7 @@ class Attack:
 
 TEXTS = {"tok_model_output": None, "model_output": ["x"], "tok_model_output_len": [1]}
 REFUSED = [
-    (columns(tok_model_output=None), "no column model_output"),
+    (columns(tok_model_output=None), "; pass mlperf_log_accuracy.json or a table of outputs"),
     (columns(tok_model_output=None, model_output=["x"]), "no column tok_model_output_len"),
     (columns(tok_model_output=["x"]), "not a list of token ids"),
     (columns(tok_model_output=[[1.5]]), "not a list of token ids"),

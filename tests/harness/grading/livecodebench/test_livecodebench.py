@@ -339,7 +339,7 @@ def test_broken_releases_are_refused_and_leave_no_index(name: str, tmp_path: Pat
 def test_a_problem_that_is_none_is_named_by_its_line(field: str, value: str, tmp_path: Path):
     row = json.loads(RELEASE.read_text().splitlines()[0])
     (tmp_path / "r.jsonl").write_text(json.dumps({**row, field: value}) + "\n")
-    with pytest.raises(DatasetError, match=r"^r\.jsonl:1: not a LiveCodeBench problem \("):
+    with pytest.raises(DatasetError, match=rf"^{tmp_path}/r\.jsonl:1: not a LiveCodeBench problem \("):
         prepared(tmp_path, quiet)
 
 
