@@ -84,7 +84,7 @@ class _Run(msgspec.Struct, frozen=True):
                 move = f"{shlex.join(['mv', str(self.folder), f'{self.folder}.other'])} && {move}"
             return Gap(Cost.MINUTES, f"{self.shown}: {problem}; a usable one lies in {aside}", move)
         record, again = self._record(self.folder), ""
-        if isinstance(record, RunRecord) and record.plan.client.benchmark.name == self.benchmark:
+        if isinstance(record, RunRecord) and not self._other(record):
             again = self.make.again(record)
         command = again or self.make.run(self.of.scenario, self.name)
         return Gap(Cost.GPU_HOURS, f"{self.shown}: {problem}", command)
@@ -103,12 +103,16 @@ class _Run(msgspec.Struct, frozen=True):
         record = self._record(folder)
         if isinstance(record, str):
             return record
-        if record is not None and record.plan.client.benchmark.name != self.benchmark:
-            return f"holds a run of {record.plan.client.benchmark.name}"
-        if record is not None and record.plan.scenario is not self.of.scenario:
-            return f"holds a run of {record.plan.scenario}"
+        if record is not None and (other := self._other(record)):
+            return f"holds a run of {other}"
         ended = None if record is None else self._verdict(record)  # why logs may be cut short
         return ended or self._damage(folder) or None
+
+    def _other(self, record: RunRecord) -> str:
+        """The benchmark or scenario of a run that is not of this one; "" for one that is."""
+        if record.plan.client.benchmark.name != self.benchmark:
+            return record.plan.client.benchmark.name
+        return "" if record.plan.scenario is self.of.scenario else record.plan.scenario
 
     def _damage(self, folder: Path) -> str:
         """A log that is missing, cut short or without answers."""

@@ -194,7 +194,7 @@ BROKEN = [
     ("no nameplate", nameplate, "power.yaml"),
     ("an empty nameplate", both(nameplate, supplies("")), "power.yaml"),
     ("a nameplate without a sum", both(nameplate, supplies("PSUs: 3\nMin PSUs Needed: 1")), "power.yaml"),
-    ("another scenario", of_server("interactive/accuracy"), "interactive/accuracy: holds a run of server; "),
+    ("another scenario", of_server("interactive/accuracy"), ".py --scenario interactive --accuracy "),
     ("another test's scenario", of_server("offline/TEST09/run"), "offline/TEST09: holds a run of server; "),
     ("another version", server("offline/accuracy", version="0.5.9"), "engine of performance/run_1"),
     ("another engine", server("offline/TEST07/run", engine="fakesgl"), "engine of performance/run_1"),
