@@ -13,7 +13,7 @@ from harness.compliance.verify import VerifyRequest, load_answers
 from harness.config import rule_checks
 from harness.config.audit_config import AuditConfig
 from harness.config.benchmark import Benchmark, load_benchmark
-from harness.config.official_data import fetching, official_dataset
+from harness.config.official_data import downloaded, fetching, official_dataset
 from harness.config.plans import ComplianceSettings, RunPlan
 from harness.config.run_plan import resolve_plan
 from harness.dataset.samples import load_samples, prompt_efforts
@@ -71,7 +71,7 @@ def _run(
     if deviations and official:
         raise DatasetError(
             f"{dataset}: not the dataset of {test.name}: {'; '.join(deviations)}; "
-            f"pass that file ({fetching(benchmark.name)}), or add --rehearsal"
+            f"pass {downloaded(test.dataset.file, Path())} ({fetching(benchmark.name)}), or add --rehearsal"
         )
     given = test.audit_config(audit_file, options.run.scenario.loadgen)
     audit = given if official else given.scaled_to(samples)

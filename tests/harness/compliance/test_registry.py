@@ -76,7 +76,7 @@ def test_it_is_planned_with_its_audit_settings(registered, tmp_path):
 def test_another_dataset_is_refused_with_the_command_that_fetches_the_right_one():
     words = ["--test", "TEST07", "--input-file", str(SAMPLES / "compliance_sample.parquet")]
     with pytest.raises(
-        DatasetError, match=r"990 \(acc/.*\); pass that file \(datasets/download.sh --benchmark "
+        DatasetError, match=r"; pass (\S*/)?data/acc/\S+_gpqa.parquet \(datasets/download.sh --benchmark "
     ):
         resolve_runs(parse_options(words))
 
