@@ -100,7 +100,7 @@ class EvaluationOptions:
     )
     verbose: bool = flag("include the grade of every sample in --output", default=False)
     mode: Rules = flag(
-        "rules to grade by; only official makes the score of a submission (default: %(default)s)",
+        "rules to grade by; strict alone makes no score of a submission (default: %(default)s)",
         default="both",
     )
     num_lcb_workers: int | None = flag(
