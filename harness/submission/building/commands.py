@@ -12,6 +12,7 @@ from harness.config.choices import DEFAULT_BENCHMARK
 from harness.config.official_data import downloaded
 from harness.config.run_options import DEFAULT_BACKEND
 from harness.config.scenario import Scenario
+from harness.config.server_urls import folded
 from harness.files import ACCURACY_LOG, COMPLIANCE_RUN, ROOT
 from harness.record.repeated import ANEW_OR_NOT, without
 from harness.record.run_record import RunRecord
@@ -85,7 +86,7 @@ class Maker(msgspec.Struct, frozen=True):
         words += [] if client.api is None else ["--api", client.api]
         words += [] if client.tokenizer is None else ["--tokenizer", client.tokenizer]
         if client.backend != "embedded" and client.server_urls:
-            words += ["--server-url", ",".join(client.server_urls)]
+            words += ["--server-url", folded(client.server_urls, len(client.server_urls))]
         return words
 
     def _dataset(self, name: str) -> Path:

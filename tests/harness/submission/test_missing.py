@@ -113,13 +113,16 @@ def test_the_command_of_what_no_scenario_has_reads_the_download(
 
 
 def test_the_command_asks_the_servers_by_the_same_api(results, info, capsys):
+    """Those of 64 nodes one by one would be cut off."""
+    urls = [f"http://node{node:03}:{port}" for node in range(1, 65) for port in (30000, 30001)]
     for path in results.rglob("run.json"):
         record = json.loads(path.read_text())
-        record["plan"] |= {"backend": "trtllm", "api": "chat-ids", "server_urls": [URL]}
+        record["plan"] |= {"backend": "trtllm", "api": "chat-ids", "server_urls": urls}
         path.write_text(json.dumps(record))
     remove("interactive/accuracy")(results)
     assert build(results) == 2
-    assert f" --backend trtllm --api chat-ids --server-url {URL} --accuracy " in one_line(capsys)
+    servers = "--server-url 'http://node[001-064]:30000-30001'"
+    assert f" --backend trtllm --api chat-ids {servers} --accuracy " in one_line(capsys)
 
 
 @pytest.mark.parametrize("missing", ["interactive/accuracy", "interactive/accuracy/accuracy.txt"])
