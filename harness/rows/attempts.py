@@ -33,7 +33,10 @@ _SETTINGS, _LOCK = "settings.json", "lock"
 _LOCK_IS_OPEN = (errno.ENOTEMPTY, errno.EBUSY)
 _MAY_CHANGE = ("backend", "version")
 OTHER_OUTPUT = "choose another output file, or remove it"
-_ANOTHER = "give the same arguments and servers as before, another output file, or --restart to begin anew"
+_ANOTHER = (
+    "give the same arguments and servers as before, another output file, or --restart (and no --resume) to "
+    "begin anew"
+)
 
 
 class EvalSettings(msgspec.Struct, frozen=True, kw_only=True):

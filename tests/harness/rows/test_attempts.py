@@ -65,9 +65,9 @@ def test_answers_of_another_form_or_tokenizer_are_not_mixed(tmp_path):
         settled = answered(tmp_path, SETTINGS, *form)
         assert settled.answers == form[0]
         assert answered(tmp_path, settled, *form) == settled
-    with pytest.raises(ConfigError, match=r"answers text, this one has ids.*--restart"):
+    with pytest.raises(ConfigError, match=r"answers text, this one has ids.*--restart \(and no --resume"):
         answered(tmp_path, settled, "ids", None)
-    with pytest.raises(ConfigError, match=r"tokenizer_sha256 a, this one has b.*--restart"):
+    with pytest.raises(ConfigError, match=r"tokenizer_sha256 a, this one has b.*--restart \(and no --resume"):
         answered(tmp_path, settled, "text", structs.replace(encoded, tokenizer_sha256="b"))
 
 
