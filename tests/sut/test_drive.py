@@ -5,14 +5,19 @@ import json
 import shutil
 import threading
 
+import pytest
+
 from harness.analysis.answer_lengths import LengthWatch
 from harness.config.run_options import RunOptions
 from harness.config.run_plan import resolve_plan
+from harness.errors import ConfigError
 from harness.files import PROGRESS
 from harness.progress import progress_files
 from harness.record.run_record import RunRecord
-from sut.run import run
+from sut.run import _write_first, run
 from sut.supervisor.session import QuerySession
+from tests.kit import full_disk
+from tests.records import started
 from tests.runs import quick_conf, small_dataset
 from tests.stub import StubServer
 
@@ -86,6 +91,14 @@ def test_a_large_record_has_room_on_a_full_disk(tmp_path):
         assert run(plan).verdict.result == "VALID"
     record, reserve = sizes[0]
     assert 1 << 16 < 4 * record <= reserve
+
+
+def test_a_run_without_room_for_its_verdict_leaves_no_record(tmp_path, monkeypatch):
+    """The next command took it for a run that was killed."""
+    monkeypatch.setattr("sut.run.reserve_for", full_disk)
+    with pytest.raises(ConfigError, match="No space left on device"):
+        _write_first(started(log_dir=tmp_path))
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_change_of_answers_that_was_told_while_a_run_lasted_is_in_its_record(tmp_path, monkeypatch):

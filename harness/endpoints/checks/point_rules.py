@@ -24,7 +24,7 @@ from harness.endpoints.official_files import (
     whole,
 )
 from harness.endpoints.planning.cohorts import cohort_name, cohort_number
-from harness.endpoints.planning.rules import is_same_model, load_endpoints_rules
+from harness.endpoints.planning.rules import EndpointsRules, is_same_model
 from harness.endpoints.run_folder import ACCURACY, CONFIG, POINT_YAML, SUMMARY
 from harness.endpoints.sampling import sampling_differences
 from harness.endpoints.steady.steady_block import block_of_summary
@@ -119,7 +119,7 @@ def _seeds(files: PointFiles, config: Fields, point: Fields) -> Iterator[Finding
     if isinstance(named, str) and named.startswith("mlperf-endpoints"):
         seed_set, target = files.point.get("seed_set"), files.point.get("target_cohort")
         # A point without a set or a cohort is a finding of its own.
-        cohorts = [""] if target is None else [f"-{cohort}" for cohort in _publications(target)]
+        cohorts = [""] if target is None else [f"-{cohort}" for cohort in _publications(target, files.rules)]
         endings = tuple(f"{cohort}-{seed_set}" for cohort in cohorts)
         is_other = seed_set is not None and not named.endswith(endings)
         if named != "mlperf-endpoints-current" and is_other:
@@ -135,11 +135,11 @@ def _seeds(files: PointFiles, config: Fields, point: Fields) -> Iterator[Finding
             yield finding("config-differs", where, text, expected=f"{point[theirs]} as in {POINT_YAML}")
 
 
-def _publications(target: object) -> Iterator[str]:
+def _publications(target: object, rules: EndpointsRules) -> Iterator[str]:
     """The cohorts whose seed sets a submission to this one may take."""
     with suppress(ConfigError):
         number = cohort_number(str(target))
-        yield from map(cohort_name, range(number, number - load_endpoints_rules().adoption_cohorts, -1))
+        yield from map(cohort_name, range(number, number - rules.adoption_cohorts, -1))
 
 
 def _model(files: PointFiles) -> Iterator[Finding]:

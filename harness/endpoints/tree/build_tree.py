@@ -14,7 +14,6 @@ import msgspec
 
 from harness.endpoints.accuracy import scored_parts
 from harness.endpoints.planning.cohorts import cohort_number
-from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.planning.seed_sets import read_seed_sets
 from harness.endpoints.run_folder import (
     ACCURACY,
@@ -79,9 +78,10 @@ def build_tree(
     one is complete. The run folders get their point.yaml, system_desc.json and system_power.json, too, as
     the official upload of a run asks for.
     """
-    published = load_endpoints_rules().seed_sets if seed_sets is None else read_seed_sets(seed_sets)
+    given = None if seed_sets is None else read_seed_sets(seed_sets)
     _refuse_others(output)
     runs = read_runs(run_folders(folders))
+    published = given or runs[0].rules.seed_sets
     if all(one.dedicated for one in runs):
         raise ConfigError(
             f"{runs[0].folder}: an Offline run alone; a curve has points at fixed concurrency, too"

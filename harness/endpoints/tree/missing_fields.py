@@ -5,7 +5,7 @@ from datetime import date, timedelta
 
 from harness.endpoints.planning.cohorts import cohort_number, publication
 from harness.endpoints.planning.regions import LABELS, MANDATORY, ULTRA_LOW_MOST, Regions, regions
-from harness.endpoints.planning.rules import load_endpoints_rules, rules_of
+from harness.endpoints.planning.rules import rules_of
 from harness.endpoints.planning.seed_sets import not_for
 from harness.endpoints.planning.shortfalls import CLIENT, not_run, run_shortfalls
 from harness.endpoints.run_folder import CONFIG, SUMMARY
@@ -165,7 +165,7 @@ def _has_other_model_seed(one: RunFacts, point: Json, of: CurveFacts) -> bool:
 
 def _names(runs: Sequence[RunFacts], of: CurveFacts) -> Iterator[str]:
     """What the points state and the rules do not have: a model, a set of seeds for a cohort, a C_min."""
-    rules, first = load_endpoints_rules(), point_yaml(runs[0], of)
+    rules, first = runs[0].rules, point_yaml(runs[0], of)
     named, cohort = first.get("model_name"), first.get("target_cohort")
     if named and named not in rules.models:
         yield f"model_name is {named}, none of {', '.join(rules.models)}; correct [model] of the TOML"

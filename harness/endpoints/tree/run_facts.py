@@ -21,11 +21,7 @@ from harness.endpoints.official_files import (
     target_concurrency,
     whole,
 )
-from harness.endpoints.planning.rules import (
-    EndpointsDataset,
-    PublishedSeeds,
-    load_endpoints_rules,
-)
+from harness.endpoints.planning.rules import EndpointsDataset, EndpointsRules, PublishedSeeds, rules_of
 from harness.endpoints.point_run import PointRun, read_point_run
 from harness.endpoints.run_folder import ACCURACY, CONFIG, SUMMARY, is_scored_alone, runs_in
 from harness.endpoints.steady.steady_block import block_of_summary
@@ -48,6 +44,11 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     """accuracy_results.json, which may be in another folder"""
     run: PointRun | None
     """None: the folder is the official client's"""
+
+    @property
+    def rules(self) -> EndpointsRules:
+        """Those of the curve that this client ran, else the latest."""
+        return rules_of(None if self.run is None else self.run.curve)
 
     @property
     def dedicated(self) -> bool:
@@ -92,7 +93,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
         """The performance dataset that the rules name for the model; a short rehearsal has a part of it."""
         if self.is_short:
             return None
-        model = load_endpoints_rules().models.get(self.model_name)
+        model = self.rules.models.get(self.model_name)
         return model.performance if model else None
 
     @property
@@ -100,12 +101,12 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
         """The canonical name of the benchmark's model; empty where no file has it."""
         if self.run is not None:
             return self.run.curve.model_name
-        return load_endpoints_rules().model_in(self.config)
+        return self.rules.model_in(self.config)
 
     @property
     def benchmark(self) -> Benchmark | None:
         """The definition in configs/, by the model's name."""
-        return load_endpoints_rules().benchmark_of_point({}, self.config, self.run)
+        return self.rules.benchmark_of_point({}, self.config, self.run)
 
     @property
     def system_tps(self) -> float:
