@@ -93,7 +93,7 @@ class BatchOptions(ClientOptions, SamplingOptions):
         "token ids of the answers, a line each, in the order of the prompts", "--output", "-o", metavar="FILE"
     )
     resume: bool = resume_flag("run of the file")
-    restart: bool = restart_flag("run")
+    restart: bool = restart_flag("run", of_file=True)
 
 
 @options

@@ -166,12 +166,11 @@ def mlperf_conf_flag() -> Any:
     )
 
 
-def restart_flag(what: str) -> Any:
-    """The field that begins anew where the same command would continue."""
+def restart_flag(what: str, *, of_file: bool = False) -> Any:
+    """The field that begins anew where the same command would continue; a complete file is never moved."""
+    state = "would be continued" if of_file else "would be continued, or is complete"
     return flag(
-        f"begin anew where an earlier {what} would be continued, or is complete; it is moved aside, never "
-        "deleted",
-        default=False,
+        f"begin anew where an earlier {what} {state}; it is moved aside, never deleted", default=False
     )
 
 

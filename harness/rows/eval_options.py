@@ -48,7 +48,7 @@ class EvalOptions(ClientOptions):
     )
     output_dir: Path | None = results_flag("used without --output")
     resume: bool = resume_flag("run of the file")
-    restart: bool = restart_flag("run")
+    restart: bool = restart_flag("run", of_file=True)
 
 
 def build_parser() -> Parser:
