@@ -6,7 +6,7 @@ from pathlib import Path
 
 from harness.analysis.run_files import read_run
 from harness.cli.streams import require_stdout
-from harness.errors import ConfigError, machine_failure
+from harness.errors import ConfigError, DatasetError, machine_failure
 from harness.files import (
     JOURNAL_DIR,
     REPORT,
@@ -59,7 +59,7 @@ def html(options: HtmlOptions) -> None:
         try:
             _complete(run)
             page = page_of(run)
-        except ConfigError as error:
+        except (ConfigError, DatasetError) as error:
             if len(runs) == 1:
                 raise
             raise ConfigError(f"{error}; without it: name the folders of the others") from error

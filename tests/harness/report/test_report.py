@@ -104,12 +104,19 @@ def test_list_has_every_run_with_the_verdict_that_counts(runs, capsys):
 
 
 @pytest.mark.parametrize("folder", [".", "c"])
-def test_show_names_the_run_without_which_it_goes(runs, monkeypatch, capsys, folder):
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [(RUN_RECORD, "is not the record of a run: "), (REQUESTS, "is no requests.parquet of a run, or damaged")],
+)
+def test_show_names_the_run_without_which_it_goes(runs, monkeypatch, capsys, folder, name, said):
     """Of a folder with others, which are what ``show`` is then told."""
     monkeypatch.chdir(runs)
+    if name == REQUESTS:
+        records.folder(runs / "c", records.rows(20))
+        (runs / "c" / name).write_bytes(b"PAR1")
     assert main(["show", folder]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "c/run.json is not the record of a run: " in line
+    assert f"c/{name} {said}" in line
     assert line.endswith("; without it: name the folders of the others") is (folder == ".")
 
 
