@@ -57,7 +57,7 @@ def run_verdict(
         *_outcome_reasons(statistics, rows, issued),
         *(_accuracy_reasons(rows, record.settled.samples) if plan.accuracy else ()),
     )
-    # Of a failure LoadGen learns otherwise than by these calls.
+    # The last query may be one that failed, whose end they do not count.
     clock = () if faults or plan.accuracy else tuple(clock)
     reasons = (*faults, *clock, *logs, *_loadgen_reasons(record, loadgen, rows, is_timed=not clock))
     complete = not faults and not logs and not loadgen.problem and not loadgen.errors
