@@ -36,8 +36,7 @@ def computing(
     """The results of ``work`` for all items, in order; each process calls ``begin`` first.
 
     A process takes ``at_a_time`` items; 0 processes: all is done in this one, as without semaphores.
-    If the block raises, items that none has taken are dropped, and those under way are waited for. Raises
-    ``killed`` if a process was killed.
+    If the block raises, the processes are killed at once. Raises ``killed`` if one was killed by others.
     """
     if not processes:
         yield map(work, items)
@@ -68,7 +67,7 @@ def computing(
 
 @contextmanager
 def _killed_together(processes: Collection[BaseProcess]) -> Iterator[None]:
-    """Kill all processes as soon as one has ended within the block.
+    """Kill all processes as soon as one has ended within the block, or the block raises.
 
     One that is killed while it writes a result leaves half of it and the lock of the queue: the others wait
     for that lock, and while they live their parent waits for the other half.
@@ -76,15 +75,21 @@ def _killed_together(processes: Collection[BaseProcess]) -> Iterator[None]:
     ended = {process.sentinel: process for process in processes}
     left, leave = multiprocessing.Pipe(duplex=False)
 
+    def kill() -> None:
+        for process in ended.values():
+            process.kill()
+
     def watch() -> None:
         if left not in wait([left, *ended]):
-            for process in ended.values():
-                process.kill()
+            kill()
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
     try:
         yield
+    except BaseException:
+        kill()
+        raise
     finally:
         leave.close()
         thread.join()
