@@ -53,7 +53,7 @@ Rows = npt.NDArray[np.void]
 
 FINISH_REASONS = ("", "stop", "length", "other")
 
-# One row for each first token or end that LoadGen got; its process writes them after the test.
+# One row for each first token or end that LoadGen got; its process writes them at its end.
 LOADGEN_CALL_ROW = np.dtype(
     [
         ("query_id", "<u8"),
@@ -161,7 +161,7 @@ class JournalTail:
 
 
 def read_loadgen_calls(directory: Path) -> npt.NDArray[np.void]:
-    """The LOADGEN_CALL_ROWs of a run; empty when the test did not end."""
+    """The LOADGEN_CALL_ROWs of a run; empty where LoadGen's process was killed."""
     path = directory / LOADGEN_CALLS_FILE
     return np.fromfile(path, LOADGEN_CALL_ROW) if path.is_file() else np.empty(0, LOADGEN_CALL_ROW)
 

@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 import time
+from array import array
 from collections.abc import Sequence
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -124,6 +125,7 @@ class _Test:
         self._reporter.stopping = True
         self._loop.hang_up()
         self._process.aborted(self._reporter.lost)
+        self._write_calls(self._reporter.calls[:])  # the reporter may still add those of a call under way
         time.sleep(binding.FLUSH_INTERVAL_S * 1.05)
         os._exit(1)
 
@@ -136,11 +138,11 @@ class _Test:
         if error := self._error or self._library.error:
             self._process.control.send(("error", error))
         else:
-            self._process.done(self._reporter.lost, self._write_calls())
+            self._process.done(self._reporter.lost, self._write_calls(self._reporter.calls))
 
-    def _write_calls(self) -> str:
+    def _write_calls(self, made: "array[int]") -> str:
         """Write the calls. Returns an OSError's text, or "": without these times the outcomes still count."""
-        calls = np.frombuffer(self._reporter.calls, dtype=np.int64).reshape(-1, 4)
+        calls = np.frombuffer(made, dtype=np.int64).reshape(-1, 4)
         rows = np.empty(len(calls), dtype=LOADGEN_CALL_ROW)
         for column, name in enumerate(LOADGEN_CALL_ROW.names or ()):
             rows[name] = calls[:, column]

@@ -45,9 +45,10 @@ def kinds(run):
 
 
 def test_the_last_line_of_an_interrupted_run_has_the_counts_of_its_record(tmp_path):
-    """However short after the last look it ends, here before the first."""
+    """However short after the last look it ends, here before the first. LoadGen has got the eight answers."""
     with StubServer(gate=lambda request: request.index <= 8) as stub:
-        words = command(tmp_path, "--user-conf", quick_conf(tmp_path), *where(tmp_path, stub))
+        flags = ("--user-conf", quick_conf(tmp_path), "--max-concurrency", 4)
+        words = command(tmp_path, *flags, *where(tmp_path, stub))
         process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         wait_until(lambda: len(stub.requests) == 13)  # one is the trial
         process.send_signal(signal.SIGINT)
@@ -56,6 +57,7 @@ def test_the_last_line_of_an_interrupted_run_has_the_counts_of_its_record(tmp_pa
     last, statistics = lines(run)[-1], run.record["statistics"]
     assert (run.result, last["issued"], last["failed"]) == ("INTERRUPTED", 12, 0)
     assert (last["completed"], last["in_flight"]) == (statistics["completed"], run.record["unanswered"])
+    assert sum(row.get("reported_done_ns") is not None for row in run.requests) == 8
 
 
 NO_LIMITS = {
