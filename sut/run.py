@@ -291,6 +291,7 @@ def _write_first(record: RunRecord) -> None:
             record.write(path)
             reserve_for(log_dir, path.stat().st_size)
         except OSError:
+            path.unlink(missing_ok=True)  # it would be that of a killed run
             free_reserve(log_dir)
             raise
 

@@ -9,15 +9,18 @@ from msgspec.structs import replace
 from harness.config.benchmark import load_benchmark
 from harness.endpoints.accuracy import targets
 from harness.endpoints.checks.checked_point import point_of_run
+from harness.endpoints.checks.tree_check import check_tree
 from harness.endpoints.planning import rules
 from harness.endpoints.planning.cohorts import cohort_name, cohort_number, publication
 from harness.endpoints.planning.rules import load_endpoints_rules, read_endpoints_rules
 from harness.endpoints.tree.build_tree import build_tree
+from harness.endpoints.tree.system_file import read_system
 from harness.endpoints.view.curve_files import read_curve
 from harness.errors import ConfigError
 from harness.files import ROOT
 from harness.yaml_files import read_yaml
 from tests import endpoints_folders as made
+from tests import endpoints_kit as kit
 from tests.endpoints_kit import curve
 
 RULES = load_endpoints_rules()
@@ -118,27 +121,41 @@ def test_a_cohort_has_the_latest_rules_before_it():
 
 @pytest.fixture
 def later_rules(tmp_path, monkeypatch):
-    """Those of a later cohort, beside the present ones; the value is the number of rules that differ."""
+    """Writes those of a later cohort, beside the present ones; the value is the number that differ."""
     present = ROOT / "configs/endpoints/2026-10-C1.toml"
-    differs, later = r"(?m)^((?:ultra_low_)?issue_s|fewest_points) = [0-9]+", r"\1 = 99999"
-    text, found = re.subn(differs, later, present.read_text())
+    differs = r"(?m)^((?:ultra_low_)?issue_s|fewest_points|adoption_cohorts|[a-z_]+_seed) = [0-9]+"
+    text, found = re.subn(differs, r"\1 = 99999", present.read_text())
+    text, datasets = re.subn('(?<=dataset = ")', "later_", text)
     folder = tmp_path / "rules"
     folder.mkdir()
     (folder / present.name).write_bytes(present.read_bytes())
-    (folder / "2027-01-C0.toml").write_text(text)
+
+    def write():
+        (folder / "2027-01-C0.toml").write_text(text)
+        load_endpoints_rules.cache_clear()
+        return found + datasets
+
     monkeypatch.setattr(rules, "_FOLDER", folder)
     load_endpoints_rules.cache_clear()
-    yield found
+    yield write
     load_endpoints_rules.cache_clear()
 
 
 def test_a_curve_is_judged_by_the_rules_that_it_was_planned_by(later_rules, tmp_path):
-    """Also where those of a later cohort are here: by the page, the check, and what a tree lacks."""
-    assert (later_rules, rules.rules_of(None).issue_s) == (3, 99999)
-    folder = made.rehearsal(tmp_path)
+    """Also where those of a later cohort come: by the page, the check, and its tree."""
+    folder = made.rehearsal(tmp_path, ("r1", "r1024"))
+    system = read_system(kit.write_system(folder))
+    seen = []
+    for output in (tmp_path / "before", tmp_path / "after"):
+        tree = build_tree([folder], system, output)
+        points = sorted(path.read_text() for path in output.rglob("point.yaml"))
+        found = check_tree(output, officially=False)
+        seen.append((tree.missing, points, [one for one in found if one.rule != "not-recomputed"]))
+        assert later_rules() == 13
+    assert rules.rules_of(None).issue_s == 99999
+    assert seen[0] == seen[1]
     curve = read_curve(folder)
-    assert curve.rules.issue_s == point_of_run(folder, curve.points[-2].folder).required_s == RULES.issue_s
-    assert not [line for line in build_tree([folder], None, tmp_path / "tree").missing if "99999" in line]
+    assert curve.rules.issue_s == point_of_run(folder, curve.points[-1].folder).required_s == RULES.issue_s
 
 
 def test_a_curve_has_the_rules_of_the_cohort_that_was_asked_for_before_that_of_its_seeds(
