@@ -219,7 +219,7 @@ class InfoClient:
         if self.shaking_hands or (closed and urlsplit(self.url).scheme == "https"):
             remedy += f"; {_NOT_TLS}" if self.shaking_hands else ""
             remedy += f"; {NO_CERTIFICATE}"
-        elif closed:  # as uvicorn does with a request that is no handshake
+        elif closed and not self.headers:  # as uvicorn does with a request that is no handshake
             remedy += f"; {_PERHAPS_TLS}"
         return NotReadyError(f"{cause}; {remedy}")
 

@@ -143,11 +143,18 @@ def test_a_server_that_died_is_to_be_started_not_named_anew():
         assert refusal(url).endswith("Connection refused); start the server or correct --server-url")
 
 
+def cut_off(connection):
+    connection.recv(1 << 16)
+    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n")
+
+
 def test_a_server_that_closes_may_speak_tls():
     """uvicorn closes a connection whose first bytes are no handshake; so does a proxy without its server."""
     with listening(lambda connection: connection.recv(1 << 16)) as url:
         assert refusal(url).endswith("; if the port speaks TLS, --server-url begins with https://")
         assert ask_health(url, Access()).endswith("; start the server")
+    with listening(cut_off) as url:
+        assert refusal(url).endswith("; start the server or correct --server-url")
 
 
 @pytest.mark.parametrize("backend", ["dynamo", "openai", "vllm"])
