@@ -62,7 +62,7 @@ def test_what_to_type_in_place_of_a_flag_is_a_flag_of_the_program():
     wrong = [
         (program, typed, flag)
         for program, parser in parsers()
-        for typed, remedy in getattr(parser, "elsewhere", {}).items()
+        for typed, remedy in parser.elsewhere.items()
         for flag in re.findall(r"(?<!\w)--[a-z-]+", OF_OTHERS.sub("", remedy))
         if typed not in parser._option_string_actions and flag not in parser._option_string_actions
     ]
