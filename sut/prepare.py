@@ -78,7 +78,7 @@ def place_workers(plan: ClientPlan, load: Load) -> Placement:
             f"--max-concurrency {plan.max_concurrency} needs {placement.workers} workers {placement.reason}; "
             "allow more open files (ulimit -n) or lower it"
         )
-    check_workers(placement.workers, placement.reason)
+    check_workers(placement.workers, placement.reason, asked=plan.num_workers is not None)
     return placement
 
 

@@ -69,15 +69,18 @@ def descriptors_for(workers: int) -> int:
     return workers * _DESCRIPTORS_OF_A_WORKER + SPARE_DESCRIPTORS
 
 
-def check_workers(workers: int, reason: str) -> None:
-    """Let this process open the channels to its workers. Raises ConfigError where the hard limit is lower."""
+def check_workers(workers: int, reason: str, *, asked: bool) -> None:
+    """Let this process open the channels to its workers. Raises ConfigError where the hard limit is lower.
+
+    ``asked``: the user gave their number and may give another; fewer than were chosen seldom suffice.
+    """
     needed = descriptors_for(workers)
     hard = hard_descriptor_limit()
     if needed > hard:
-        fewer = ", or use fewer --num-workers or less --max-concurrency" if workers > 1 else ""
+        fewer = f", or use {'fewer --num-workers or ' if asked else ''}less --max-concurrency"
         raise ConfigError(
             f"this process needs {needed} open files for {counted(workers, 'worker')} ({reason}), the limit "
-            f"is {hard}; raise it (ulimit -n {needed}){fewer}"
+            f"is {hard}; raise it (ulimit -n {needed}){fewer if workers > 1 else ''}"
         )
     if needed > resource.getrlimit(resource.RLIMIT_NOFILE)[0]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))

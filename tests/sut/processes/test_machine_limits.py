@@ -90,18 +90,26 @@ def test_workers_asked_for_raise_the_soft_limit_and_are_refused_beyond_the_hard_
     before, hard = resource.getrlimit(resource.RLIMIT_NOFILE)[0], hard_descriptor_limit()
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
-        check_workers(48, "as asked")
+        check_workers(48, "as asked", asked=True)
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (304, hard)
         with pytest.raises(ConfigError, match=rf"raise it \(ulimit -n {5 * hard + 64}\)"):
-            check_workers(hard, "as asked")
+            check_workers(hard, "as asked", asked=True)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (before, hard))
+
+
+def test_fewer_workers_than_were_chosen_are_no_remedy(monkeypatch):
+    """Theirs would be too many connections: the next line asked for more workers."""
+    monkeypatch.setattr("sut.processes.machine_limits.hard_descriptor_limit", lambda: 100)
+    for asked, words in ((False, "less"), (True, "fewer --num-workers or less")):
+        with pytest.raises(ConfigError, match=rf"\(ulimit -n 759\), or use {words} --max-concurrency$"):
+            check_workers(139, "with 100 open files each", asked=asked)
 
 
 def test_fewer_than_one_worker_is_no_remedy(monkeypatch):
     monkeypatch.setattr("sut.processes.machine_limits.hard_descriptor_limit", lambda: 64)
     with pytest.raises(ConfigError, match=r"for 1 worker \(as asked\), the limit is 64; .*ulimit -n 69\)$"):
-        check_workers(1, "as asked")
+        check_workers(1, "as asked", asked=True)
 
 
 @pytest.mark.parametrize("hard", [resource.RLIM_INFINITY, 2_000_000])
@@ -119,8 +127,8 @@ def test_the_kernel_has_a_limit_below_the_hard_one(hard, tmp_path, monkeypatch):
     monkeypatch.setattr(resource, "getrlimit", lambda which: tuple(limits))
     monkeypatch.setattr(resource, "setrlimit", setrlimit)
     with pytest.raises(ConfigError, match="the limit is 1000000;"):
-        check_workers(most, "as asked")
-    check_workers(48, "as asked")
+        check_workers(most, "as asked", asked=True)
+    check_workers(48, "as asked", asked=True)
     assert limits == [304, most]
     raise_descriptor_limit()
     assert limits == [most, most]
