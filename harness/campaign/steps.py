@@ -19,6 +19,7 @@ from harness.compliance.compliance_options import parse_options as compliance_op
 from harness.compliance.registry import find_test, needed_tests
 from harness.config.benchmark import Benchmark
 from harness.config.official_data import downloaded, fetching
+from harness.config.other_flags import flag_of
 from harness.config.plans import ComplianceSettings, RunPlan
 from harness.config.run_options import parse_options as run_options
 from harness.config.run_plan import resolve_plan
@@ -35,23 +36,24 @@ from harness.peak.peak_options import parse_options as peak_options
 
 Kind = Literal["trial", "search", "performance", "accuracy", "score", "test", "build", "check"]
 
+# With the key that they are in the TOML, and where; "" where it has none.
 _OWN_FLAGS = {
-    "--accuracy",
-    "--api",
-    "--audit-config",
-    "--backend",
-    "--benchmark",
-    "--dry-run",
-    "--input-file",
-    "--output-dir",
-    "--restart",
-    "--results",
-    "--resume",
-    "--round",
-    "--scenario",
-    "--server-url",
-    "--user-conf",
-    "--wait-for-servers",
+    "--accuracy": "",
+    "--api": "api of the servers",
+    "--audit-config": "",
+    "--backend": "backend of the servers",
+    "--benchmark": "",
+    "--dry-run": "",
+    "--input-file": "performance, accuracy or compliance of the benchmark",
+    "--output-dir": "results at the top",
+    "--restart": "",
+    "--results": "results at the top",
+    "--resume": "",
+    "--round": "round at the top",
+    "--scenario": "",
+    "--server-url": "url of the servers",
+    "--user-conf": "user_conf of the benchmark",
+    "--wait-for-servers": "wait of the servers",
 }
 _FILES = ("--ca-file", "--generation-config", "--mlperf-conf", "--tokenizer")  # flags with a path
 
@@ -436,9 +438,11 @@ def _run_words(
     if runs.campaign.rehearsal:
         return (*map(str, words), "--max-new-tokens", str(max_new_tokens(runs.benchmark.name)))
     flags = (*_flag_words(runs, runs.part.flags), *_flag_words(runs, runs.own.flags))
-    if own := sorted(_OWN_FLAGS.intersection(flag.partition("=")[0] for flag in flags)):
+    if own := sorted(_OWN_FLAGS.keys() & set(map(flag_of, flags))):
+        key = _OWN_FLAGS[own[0]]
         raise ConfigError(
             f"{runs.campaign.file}: flags of {runs.name}: {own[0]} is the campaign's own; remove it"
+            f"{key and f', and write {key}'}"
         )
     if (given := runs.part.tokenizer) is not None and not _names_tokenizer(runs.benchmark, flags):
         words += ["--tokenizer", _in_folder(runs.campaign, "--tokenizer", given)]

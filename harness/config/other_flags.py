@@ -16,6 +16,13 @@ SYNONYMS = {
     "--vllm": Synonym("--backend", "the server is started separately, by vllm/run_server.sh", "vllm"),
 }
 
+
+def flag_of(word: str) -> str:
+    """The flag of a run that a word is read as: ``--results`` for ``--output_log_dir=DIR``."""
+    name = word.partition("=")[0].replace("_", "-")
+    return SYNONYMS[name].flag if name in SYNONYMS else name
+
+
 _MODEL = (
     "the server is started with its model (sglang/run_server.sh or vllm/run_server.sh --model_path MODEL); "
     "here --benchmark names the rules, such as --benchmark llama3.1-8b"

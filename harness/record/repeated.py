@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from harness.cli.commands import CommandLine, recorded
-from harness.config.other_flags import SYNONYMS
+from harness.config.other_flags import flag_of
 from harness.text import utc
 
 _RESTART, _RESUME = "--restart", "--resume"
@@ -86,12 +86,10 @@ def without(flags: Sequence[str], dropped: Mapping[str, bool]) -> Iterator[str]:
     """The flags of a command line but for those ``dropped``, each with whether a value follows it."""
     words = iter(flags)
     for word in words:
-        typed, has_value, _ = word.partition("=")
-        name = typed.replace("_", "-")
-        name = SYNONYMS[name].flag if name in SYNONYMS else name
+        name = flag_of(word)
         if name not in dropped:
             yield word
-        elif dropped[name] and not has_value:
+        elif dropped[name] and "=" not in word:
             next(words, None)
 
 

@@ -150,11 +150,19 @@ def test_flags_in_one_text_and_a_wait_in_seconds(tmp_path):
         )
 
 
-@pytest.mark.parametrize("flag", ["--accuracy", "--output-dir=elsewhere"])
-def test_a_flag_that_the_campaign_sets_is_refused(tmp_path, flag):
+@pytest.mark.parametrize(
+    ("flag", "name", "remedy"),
+    [
+        ("--accuracy", "--accuracy", "remove it"),
+        ("--output-dir=elsewhere", "--output-dir", "remove it, and write results at the top"),
+        ("--output_log_dir=elsewhere", "--results", "remove it, and write results at the top"),
+        ("--wait_for_servers=2h", "--wait-for-servers", "remove it, and write wait of the servers"),
+    ],
+)
+def test_a_flag_that_the_campaign_sets_is_refused(tmp_path, flag, name, remedy):
     """The last one of two counts: a performance run in accuracy mode, or results that no step finds."""
     text = f"[benchmarks.gpt-oss-120b]\nflags = ['{flag}']\nserver = {{ target_qps = 9.0 }}\n"
-    with pytest.raises(ConfigError, match=rf"{flag.partition('=')[0]} is the campaign's own; remove it$"):
+    with pytest.raises(ConfigError, match=f": {name} is the campaign's own; {remedy}$"):
         steps_of(campaign(tmp_path, text))
 
 
