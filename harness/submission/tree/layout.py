@@ -27,7 +27,8 @@ def is_division(name: str) -> bool:
 
 def kept_beside(root: Path) -> Path:
     """The folder of the files that are kept and not submitted, for the tree ``root``."""
-    return root.with_name(root.name + ".kept")
+    named = root if root.name not in ("", "..") else root.resolve()  # . has no name
+    return named.with_name(f"{named.name}.kept")
 
 
 def is_rehearsal(root: Path) -> bool:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from harness.submission.submission_options import BuildOptions, CheckOptions, SystemOptions, parse_options
+from harness.submission.tree.layout import kept_beside
 from tests.harness.submission.building import one_line
 
 TOML, TREE = Path("submission.toml"), Path("submission")
@@ -35,6 +36,15 @@ def test_options(argv, options):
 )
 def test_the_folder_that_is_built_where_none_is_named(words, tree):
     assert parse_options([*BUILD, *words]).tree == Path(tree)
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"), [("a", "a.kept"), (".", "{here}.kept"), ("..", "{here.parent}.kept")]
+)
+def test_a_folder_without_a_name_has_one_beside_it_too(given, kept, tmp_path, monkeypatch):
+    """A build into the working folder ended with a traceback, and a check of .. saw no run.json."""
+    monkeypatch.chdir(tmp_path)
+    assert kept_beside(Path(given)) == Path(kept.format(here=tmp_path.resolve()))
 
 
 @pytest.mark.parametrize("argv", [[], ["build"], ["check", ""], ["check", "a", "--csv", ""]])
