@@ -37,9 +37,15 @@ def converted(source: str, fields: Any, kind: type[Table], place: str = "") -> T
 
 def _meant_value(kind: type[msgspec.Struct], error: str) -> str:
     """The rest of a message about a value of a key that takes certain words only."""
-    found = re.fullmatch(r"Invalid enum value '(.*)' - at `\$\.(\w+)`", error)
-    hint = _fields(kind)[found[2]] if found else None
-    words = [word for one in (hint, *get_args(hint)) if get_origin(one) is Literal for word in get_args(one)]
+    found = re.fullmatch(r"Invalid enum value '(.*)' - at `\$(.*)`", error)
+    hint: Any = kind
+    for step in re.findall(r"\w+|\[\.\.\.\]", found[2]) if found else ():
+        if struct := _struct_in(hint):
+            hint = _fields(struct)[step]
+        else:
+            hint = get_args(hint)[get_origin(hint) is dict]  # the values of a table, the items of an array
+    choices = [one for one in (hint, *get_args(hint)) if get_origin(one) is Literal]
+    words = [word for one in choices for word in get_args(one) if word]
     return meant(found[1], words) if found and words else ""
 
 

@@ -66,6 +66,14 @@ WRONG = {
         "system_name '8x NVIDIA H200 w/ NVLink' has a slash",
     ),
     "less than no power": (changed("watts = 700", "watts = -700"), ">= 0.0 - at `$.node_types[0].power"),
+    "a word of another file": (
+        changed('availability_status = "Available"', 'availability_status = "available"'),
+        "at `$.system.system_availability_status`; did you mean 'Available'?",
+    ),
+    "no cooling that is known": (
+        changed('cooling = "air"', 'cooling = "pool"'),
+        "'pool' - at `$.node_types[0].cooling`, expected one of air, liquid",
+    ),
     "an endless power": (
         changed("watts = 700", "watts = inf"),
         "at `$.node_types[0].power.accelerator.watts`",
