@@ -45,7 +45,7 @@ def test_workers_of_its_own_number_need_open_files_too(monkeypatch):
     client = client_of(PERFORMANCE, "completions")
     with pytest.raises(
         ConfigError,
-        match=r"689 open files for 125 workers \(with 96 open files each\), the limit is 96; raise .*fewer",
+        match=r"689 open files for 125 workers \(with 96 open files each\), the limit is 96; raise .*less",
     ):
         place_workers(client, Load(open_at_most=4000))
 
