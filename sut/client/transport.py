@@ -1,6 +1,7 @@
 """Non-blocking sockets with the arrival time of their bytes: plain TCP with kernel stamps, and TLS."""
 
 import errno
+import itertools
 import os
 import socket
 import ssl
@@ -74,11 +75,13 @@ _IN_PROGRESS = (0, errno.EINPROGRESS, errno.EWOULDBLOCK)
 # connection open in routers, and detect a machine that has died after two minutes. The user timeout does the
 # same for one that owes an acknowledgement, for which the kernel alone would wait a quarter of an hour. It
 # replaces the number of probes, so it is as long as all of them: one lost probe must not end a connection.
+# Connections take turns with their probes: Offline opens thousands of them at once, and Linux drops what a
+# burst has beyond net.core.netdev_max_backlog (1,000 packets) on loopback, and so of each repetition.
 _IDLE_S, _INTERVAL_S, _PROBES = 60, 15, 4
 GIVE_UP_S = _IDLE_S + _INTERVAL_S * _PROBES
+_idle_s = itertools.cycle(range(_INTERVAL_S, _IDLE_S + 1))
 _KEEP_ALIVE = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _IDLE_S),
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _INTERVAL_S),
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _PROBES),
     (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, GIVE_UP_S * 1000),
@@ -300,6 +303,7 @@ def _connecting_socket(route: AddressPair) -> socket.socket:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for level, option, value in _KEEP_ALIVE:
             plain.setsockopt(level, option, value)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, next(_idle_s))
         if route.source:
             plain.setsockopt(socket.IPPROTO_IP, _IP_BIND_ADDRESS_NO_PORT, 1)
             plain.bind((route.source, 0))

@@ -1,6 +1,7 @@
 """What the kernel knows of a connection, where it is counted, and addresses that give no connection."""
 
 import socket
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -21,17 +22,22 @@ def pair_of(url):
 
 
 def test_a_dead_machine_is_noticed_in_two_minutes():
-    with StubServer() as stub:
-        transport = PlainTransport(pair_of(stub.url), KernelClock())
-        options = {
-            name: transport._socket.getsockopt(socket.IPPROTO_TCP, name)
-            for name in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
-        }
-        user_timeout_ms = transport._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
-        transport.close()
+    """Once 1,375 of 6,396 connections that were opened at once lost all probes: a burst is cut short."""
+    with socket.create_server(("127.0.0.1", 0), backlog=128) as server:
+        pair = AddressPair(socket.AF_INET, server.getsockname())
+        transports = [PlainTransport(pair, KernelClock()) for _ in range(92)]
+        names = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT, socket.TCP_USER_TIMEOUT)
+        options = [
+            [transport._socket.getsockopt(socket.IPPROTO_TCP, name) for name in names]
+            for transport in transports
+        ]
+        for transport in transports:
+            transport.close()
     # With a user timeout the first unanswered probe after it ends the connection: all probes come before.
-    idle, interval, count = options.values()
-    assert user_timeout_ms == 1000 * (idle + interval * count) == 1000 * GIVE_UP_S == 120_000
+    for idle, interval, count, user_timeout_ms in options:
+        assert user_timeout_ms == 1000 * GIVE_UP_S == 120_000
+        assert idle + interval * count <= GIVE_UP_S
+    assert max(Counter(idle for idle, *_ in options).values()) == 2
 
 
 def test_connections_are_counted(drive):
