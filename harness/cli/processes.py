@@ -55,8 +55,10 @@ def computing(
         with blocked_in_children({signal.SIGINT, signal.SIGHUP}):  # the pool ends its processes by SIGTERM
             chunks = deque(pool.submit(_each, work, chunk) for chunk in _chunks(iter(items), at_a_time))
         # While this process can write results, too, half of one is waited for when all that do are killed, as
-        # by a signal to the process group.
+        # by a signal to the process group. While it can read items, too, Python before 3.11.7 and 3.12.1 then
+        # writes those larger than the pipe forever.
         pool._result_queue._writer.close()  # type: ignore[attr-defined]
+        pool._call_queue._reader.close()  # type: ignore[attr-defined]
         with _killed_together(tuple(pool._processes.values())):
             yield _in_order(chunks)
     except BrokenProcessPool as error:
