@@ -263,7 +263,7 @@ def _earlier_deviations(plan: RunPlan, now: Sequence[str]) -> Iterator[str]:
     found = (closed_division_deviations(servers, client.benchmark, plan.scenario) for servers in before)
     for text in dict.fromkeys(chain.from_iterable(found)):
         if text not in now:
-            yield f"earlier answers: {text.partition('; ')[0]}; begin anew with --restart"
+            yield f"earlier answers: {text.partition('; ')[0]}; begin anew with --restart (and no --resume)"
 
 
 def _started(

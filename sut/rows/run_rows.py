@@ -258,7 +258,7 @@ def _with_texts(encoded: EncodedAnswers | None, answers: Mapping[int, SavedAnswe
 
 def _text_errors(encoded: EncodedAnswers | None) -> tuple[str, ...]:
     """Why the file is not that of complete answers, although every row has one."""
-    remedy = "the answers are kept: mend the cause, then begin anew with --restart"
+    remedy = "the answers are kept: mend the cause, then begin anew with --restart (and no --resume)"
     return tuple(f"{reason}; {remedy}" for reason in text_reasons(encoded))
 
 
