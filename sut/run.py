@@ -38,6 +38,7 @@ from harness.record.output_dir import (
     reserve_for,
 )
 from harness.record.provenance import gather_provenance
+from harness.record.repeated import ANEW
 from harness.record.resume import (
     EarlierRun,
     archive_attempt,
@@ -263,7 +264,7 @@ def _earlier_deviations(plan: RunPlan, now: Sequence[str]) -> Iterator[str]:
     found = (closed_division_deviations(servers, client.benchmark, plan.scenario) for servers in before)
     for text in dict.fromkeys(chain.from_iterable(found)):
         if text not in now:
-            yield f"earlier answers: {text.partition('; ')[0]}; begin anew with --restart (and no --resume)"
+            yield f"earlier answers: {text.partition('; ')[0]}; begin anew with {ANEW}"
 
 
 def _started(

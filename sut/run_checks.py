@@ -10,7 +10,7 @@ from harness.config import rule_checks
 from harness.config.audit_config import test_named
 from harness.config.benchmark import DatasetRule
 from harness.config.expected_queries import ExpectedQueries, ended_by
-from harness.config.loadgen_conf import Conf, ConfKey, parse_conf, read_conf, source_of
+from harness.config.loadgen_conf import Conf, ConfKey, parse_conf, read_conf
 from harness.config.loadgen_settings import (
     ACCURACY_MODE,
     LEAST_PERCENTILE,
@@ -166,8 +166,7 @@ def _row(plan: RunPlan, key: str) -> str:
         source = f"--audit-config {file}"
         if key in parse_conf(plan.audit_text, source, plan.conf_key, "audit").settings:
             return f"{source}: *.*.{key}"
-    source = source_of(key, plan.conf_key, plan.user_conf, plan.mlperf_conf)
-    return f"{source}: {plan.model_key}.{plan.scenario.loadgen}.{key}"
+    return f"{plan.conf_with(key)}: {plan.model_key}.{plan.scenario.loadgen}.{key}"
 
 
 def require_times_of_tokens(plan: RunPlan, readback: Mapping[str, Setting]) -> None:
@@ -214,10 +213,9 @@ def require_enough_queries(plan: RunPlan, readback: Mapping[str, Setting], expec
 
 def ends_early(plan: RunPlan, row: str) -> str:
     """What a conf row does by which LoadGen ends a run, and what to do."""
-    source = source_of(row, plan.conf_key, plan.user_conf, plan.mlperf_conf)
     return (
-        f"{source}: {row} would end the run early, which LoadGen logs as an error, so that it is INVALID; "
-        "remove the row: a run ends by min_query_count and min_duration"
+        f"{plan.conf_with(row)}: {row} would end the run early, which LoadGen logs as an error, so that it "
+        "is INVALID; remove the row: a run ends by min_query_count and min_duration"
     )
 
 

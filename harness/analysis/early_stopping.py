@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.analysis.statistics import completed, has_tpot
-from harness.config.loadgen_conf import source_of
 from harness.config.loadgen_settings import SERVER_PERCENTILE, Setting
 from harness.config.plans import RunPlan
 from harness.config.scenario import Scenario
@@ -81,7 +80,7 @@ def too_few_queries(queries: int, plan: RunPlan, settings: Mapping[str, Setting]
     given = counted(queries, "query")
     most, rows = int(settings["max_query_count"]), []
     if is_capped := 0 < most < needed:
-        source = source_of("max_query_count", plan.conf_key, plan.user_conf, plan.mlperf_conf)
+        source = plan.conf_with("max_query_count")
         where = "" if source == str(plan.user_conf) else f", from {source}"
         rows.append(f"remove the row of max_query_count, which is {most}{where}")
     if not is_capped or queries < most:

@@ -11,7 +11,7 @@ import msgspec
 from harness.config.benchmark import Benchmark, DatasetRule
 from harness.config.deadlines import Deadlines, FailurePolicy, PreflightLimits
 from harness.config.generation import SamplingParameters
-from harness.config.loadgen_conf import ConfKey
+from harness.config.loadgen_conf import ConfKey, source_of
 from harness.config.loadgen_settings import Number, Setting
 from harness.config.protocol import Api
 from harness.config.run_options import Backend
@@ -123,6 +123,10 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     def conf_key(self) -> ConfKey:
         """What the rows of a conf file must name to apply to the run."""
         return ConfKey(self.model_key, self.scenario.loadgen, interactive=bool(self.scenario.key_suffix))
+
+    def conf_with(self, key: str) -> str:
+        """The conf file that decides on a setting, as a message names it. Raises ConfigError."""
+        return source_of(key, self.conf_key, self.user_conf, self.mlperf_conf)
 
     @property
     def accuracy(self) -> bool:

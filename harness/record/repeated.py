@@ -16,8 +16,9 @@ from harness.text import utc
 
 _RESTART, _RESUME = "--restart", "--resume"
 ANEW_OR_NOT = {_RESTART: False, _RESUME: False}  # no value follows
-# Of a remedy. Most commands that meet it were printed with the second flag, which contradicts the first.
-MOVES_ASIDE = f"add {_RESTART} (and no {_RESUME}), which moves"
+# Of remedies. Most commands that meet them were printed with the second flag, which contradicts the first.
+ANEW = f"{_RESTART} (and no {_RESUME})"
+MOVES_ASIDE = f"add {ANEW}, which moves"
 
 
 class FirstLine(msgspec.Struct, frozen=True):

@@ -24,7 +24,7 @@ from harness.json_files import read_json, write_json
 from harness.record.journal import lost_rows, read_journal
 from harness.record.outcome import FailureKind
 from harness.record.output_dir import aside_name, written_at
-from harness.record.repeated import MOVES_ASIDE, FirstLine, run_of
+from harness.record.repeated import ANEW, MOVES_ASIDE, FirstLine, run_of
 from harness.record.resume import ATTEMPT, EarlierRun, differences, saved_answers
 from harness.record.run_record import EncodedAnswers
 
@@ -33,10 +33,7 @@ _SETTINGS, _LOCK = "settings.json", "lock"
 _LOCK_IS_OPEN = (errno.ENOTEMPTY, errno.EBUSY)
 _MAY_CHANGE = ("backend", "version")
 OTHER_OUTPUT = "choose another output file, or remove it"
-_ANOTHER = (
-    "give the same arguments and servers as before, another output file, or --restart (and no --resume) to "
-    "begin anew"
-)
+_ANOTHER = f"give the same arguments and servers as before, another output file, or {ANEW} to begin anew"
 
 
 class EvalSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,6 +21,7 @@ from harness.progress.progress_files import ProgressLine
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.answer_log import SavedAnswer
 from harness.record.journal import COUNT_ROW, read_journal
+from harness.record.repeated import ANEW
 from harness.record.resume import EarlierRun, saved_answers
 from harness.record.run_record import EncodedAnswers
 from harness.record.server_changes import counted_changes
@@ -258,7 +259,7 @@ def _with_texts(encoded: EncodedAnswers | None, answers: Mapping[int, SavedAnswe
 
 def _text_errors(encoded: EncodedAnswers | None) -> tuple[str, ...]:
     """Why the file is not that of complete answers, although every row has one."""
-    remedy = "the answers are kept: mend the cause, then begin anew with --restart (and no --resume)"
+    remedy = f"the answers are kept: mend the cause, then begin anew with {ANEW}"
     return tuple(f"{reason}; {remedy}" for reason in text_reasons(encoded))
 
 
